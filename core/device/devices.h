@@ -1,0 +1,9 @@
+/* The devices of this build. */
+#ifndef DDP_CORE_DEVICES_H
+#define DDP_CORE_DEVICES_H
+
+#include <ddp/device.h>
+
+extern const ddp_device_ops ddp_device_cpu_ops;
+
+#endif
