@@ -36,6 +36,7 @@ static const ddp_model_ops *const own_models[] = {
 static const ddp_dataset_ops *const datasets[] = {
     &ddp_dataset_idx_ops,
     &ddp_dataset_text_ops,
+    &ddp_dataset_tokens_ops,
     &ddp_dataset_synthetic_ops,
     NULL,
 };

@@ -6,6 +6,7 @@
 
 extern const ddp_dataset_ops ddp_dataset_idx_ops;
 extern const ddp_dataset_ops ddp_dataset_text_ops;
+extern const ddp_dataset_ops ddp_dataset_tokens_ops;
 extern const ddp_dataset_ops ddp_dataset_synthetic_ops;
 
 #endif
