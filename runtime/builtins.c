@@ -34,11 +34,8 @@ static const ddp_model_ops *const own_models[] = {
 #define OWN_MODELS (sizeof own_models / sizeof own_models[0])
 
 static const ddp_dataset_ops *const datasets[] = {
-    &ddp_dataset_idx_ops,
-    &ddp_dataset_text_ops,
-    &ddp_dataset_tokens_ops,
-    &ddp_dataset_synthetic_ops,
-    NULL,
+    &ddp_dataset_idx_ops,    &ddp_dataset_npy_ops,       &ddp_dataset_text_ops,
+    &ddp_dataset_tokens_ops, &ddp_dataset_synthetic_ops, NULL,
 };
 
 static const ddp_optim_ops *const optims[] = {&ddp_optim_adamw_ops, &ddp_optim_sgd_ops, NULL};
