@@ -13,6 +13,7 @@ trap 'rm -rf "$scratch"' EXIT
 update=
 [ "${1:-}" = --update ] && update=yes && shift
 unset DDP_LOG DDP_FAULT
+export TSAN_OPTIONS=report_thread_leaks=0 # the case run_exit leaves at once, on purpose, with its threads
 first_cpu=$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')
 # The commands see one core, whatever the machine has.
 ddprun() { taskset -c "$first_cpu" "$ddprun" "$@"; }
