@@ -10,6 +10,7 @@
 #include <ddp/comm.h>
 
 #include "core/fault.h"
+#include "core/flight.h"
 #include "core/memory.h"
 
 typedef enum call_kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, BARRIER } call_kind;
@@ -21,7 +22,7 @@ typedef struct ddp_comm_call {
     int64_t count;
     ddp_dtype dtype;
     ddp_reduce op;
-    int root;
+    int root, tag;
 } call;
 
 static const char *const names[] = {
@@ -62,11 +63,26 @@ static ddp_error *check(const ddp_comm *comm, const call *c)
     return NULL;
 }
 
-static ddp_error *enqueue(ddp_comm *comm, const call *c)
+static uint64_t record(ddp_comm *comm, const call *c, int64_t bytes)
 {
-    comm->sequence++;
-    if (c->kind != BARRIER)
-        comm->bytes += (double)(c->count * parts(comm, c->kind)) * (double)ddp_dtype_bytes(c->dtype);
+    static const ddp_flight_op ops[] = {
+        [ALL_REDUCE] = DDP_FLIGHT_ALL_REDUCE, [REDUCE_SCATTER] = DDP_FLIGHT_REDUCE_SCATTER,
+        [ALL_GATHER] = DDP_FLIGHT_ALL_GATHER, [BROADCAST] = DDP_FLIGHT_BROADCAST,
+        [BARRIER] = DDP_FLIGHT_BARRIER,
+    };
+    if (comm->flight == NULL)
+        return 0;
+    return ddp_flight_issue(comm->flight, &(ddp_flight_call){.op = ops[c->kind],
+                                                             .dtype = c->dtype,
+                                                             .reduce = (int)c->op,
+                                                             .root = c->root,
+                                                             .tag = c->tag,
+                                                             .count = c->count,
+                                                             .bytes = bytes});
+}
+
+static ddp_error *hand_over(ddp_comm *comm, const call *c)
+{
     switch (c->kind) {
     case ALL_REDUCE:
         return comm->ops->all_reduce(comm, c->stream, c->data, c->count, c->dtype, c->op);
@@ -82,6 +98,21 @@ static ddp_error *enqueue(ddp_comm *comm, const call *c)
     return comm->ops->barrier(comm, c->stream);
 }
 
+/* Alone there is nobody to wait for; otherwise the backend says when it is done. */
+static ddp_error *enqueue(ddp_comm *comm, const call *c)
+{
+    int64_t bytes = 0;
+    if (c->kind != BARRIER)
+        bytes = c->count * parts(comm, c->kind) * (int64_t)ddp_dtype_bytes(c->dtype);
+    comm->sequence++;
+    comm->bytes += (double)bytes;
+    comm->recorded = record(comm, c, bytes);
+    DDP_TRY(hand_over(comm, c));
+    if (comm->world == 1)
+        ddp_flight_done(comm->flight, comm->recorded);
+    return NULL;
+}
+
 static ddp_error *hold_back(ddp_comm *comm, const call *c)
 {
     DDP_TRY(DDP_NEW(&comm->held));
@@ -92,6 +123,8 @@ static ddp_error *hold_back(ddp_comm *comm, const call *c)
 static ddp_error *run(ddp_comm *comm, call c)
 {
     DDP_TRY(check(comm, &c));
+    c.tag = comm->tag;
+    comm->tag = DDP_TAG_NONE;
     if (c.count == 0 && c.kind != BARRIER)
         return NULL;
     if (ddp_fault_due(DDP_FAULT_SKIP_COLLECTIVE))
@@ -114,24 +147,24 @@ static ddp_error *run(ddp_comm *comm, call c)
 ddp_error *ddp_comm_all_reduce(ddp_comm *comm, ddp_stream *stream, void *data, int64_t count, ddp_dtype dtype,
                                ddp_reduce op)
 {
-    return run(comm, (call){ALL_REDUCE, stream, data, count, dtype, op, 0});
+    return run(comm, (call){ALL_REDUCE, stream, data, count, dtype, op, 0, 0});
 }
 
 ddp_error *ddp_comm_reduce_scatter(ddp_comm *comm, ddp_stream *stream, void *data, int64_t count,
                                    ddp_dtype dtype)
 {
-    return run(comm, (call){REDUCE_SCATTER, stream, data, count, dtype, DDP_SUM, 0});
+    return run(comm, (call){REDUCE_SCATTER, stream, data, count, dtype, DDP_SUM, 0, 0});
 }
 
 ddp_error *ddp_comm_all_gather(ddp_comm *comm, ddp_stream *stream, void *data, int64_t count, ddp_dtype dtype)
 {
-    return run(comm, (call){ALL_GATHER, stream, data, count, dtype, DDP_SUM, 0});
+    return run(comm, (call){ALL_GATHER, stream, data, count, dtype, DDP_SUM, 0, 0});
 }
 
 ddp_error *ddp_comm_broadcast(ddp_comm *comm, ddp_stream *stream, void *data, int64_t count, ddp_dtype dtype,
                               int root)
 {
-    return run(comm, (call){BROADCAST, stream, data, count, dtype, DDP_SUM, root});
+    return run(comm, (call){BROADCAST, stream, data, count, dtype, DDP_SUM, root, 0});
 }
 
 ddp_error *ddp_comm_barrier(ddp_comm *comm, ddp_stream *stream)
@@ -143,7 +176,11 @@ ddp_error *ddp_comm_alloc(ddp_comm *comm, size_t bytes, void **memory)
 {
     if (comm == NULL || bytes == 0 || bytes > PTRDIFF_MAX / 2 / (size_t)comm->world)
         return ddp_error_make(DDP_ERR_INTERNAL, "%zu bytes of shared memory asked for", bytes);
-    return comm->ops->alloc(comm, bytes, memory);
+    ddp_flight_call call = {.op = DDP_FLIGHT_ALLOC, .dtype = DDP_U8, .count = (int64_t)bytes};
+    uint64_t recorded = ddp_flight_issue(comm->flight, &call);
+    DDP_TRY(comm->ops->alloc(comm, bytes, memory));
+    ddp_flight_done(comm->flight, recorded);
+    return NULL;
 }
 
 void ddp_comm_free(ddp_comm *comm, void *memory)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "collectives/combine.h"
+#include "core/flight.h"
 #include "core/memory.h"
 
 enum op_state { POST, MATCH, FILL, FILLED, WORK, WORKED };
@@ -277,6 +278,8 @@ static bool advance(void *argument, ddp_error **error)
         continue;
     if (!done && *error == NULL)
         return false;
+    if (*error == NULL)
+        ddp_flight_done(op->group->base.flight, op->recorded);
     give_op(op, *error != NULL);
     return true;
 }
@@ -301,7 +304,7 @@ static ddp_error *push(ddp_comm *comm, ddp_stream *stream, ddp_call call, void *
     if (op == NULL)
         return ddp_error_make(DDP_ERR_MEMORY, "out of memory");
     place(group, &call, data);
-    *op = (ddp_group_op){.group = group, .call = call, .data = data};
+    *op = (ddp_group_op){.group = group, .call = call, .data = data, .recorded = comm->recorded};
     if (call.arena >= 0 &&
         call.offset + call.count * parts_of(op) * size_of(op) > (int64_t)group->arenas[call.arena].bytes) {
         drop(op);

@@ -55,6 +55,7 @@ struct ddp_group_op {
     ddp_group *group;
     ddp_call call;
     char *data;
+    uint64_t recorded; /* its number in the flight recorder */
     int state;
     int64_t done; /* of call.count, staged */
     int64_t chunk;

@@ -32,9 +32,9 @@ static const char *const kind_names[] = {
 
 typedef struct fault {
     ddp_fault_kind kind;
-    int64_t rank, step; /* -1 = every */
-    double value;       /* exit code, signal number or seconds */
-    char phase[16];     /* of sleep */
+    int64_t rank, step, attempt; /* -1 = every */
+    double value;                /* exit code, signal number or seconds */
+    char phase[16];              /* of sleep */
     atomic_bool fired;
 } fault;
 
@@ -111,11 +111,13 @@ static bool parse_do(char *text, fault *into)
 static bool parse_fault(char *text, fault *into)
 {
     bool has_do = false, has_step = false;
-    *into = (fault){.rank = -1, .step = 1};
+    *into = (fault){.rank = -1, .step = 1, .attempt = -1};
     for (char *part; (part = strsep(&text, ",")) != NULL;) {
         while (isspace((unsigned char)*part))
             part++;
         if (ddp_text_starts(part, "rank=") && ddp_text_to_int(part + 5, &into->rank))
+            continue;
+        if (ddp_text_starts(part, "attempt=") && ddp_text_to_int(part + 8, &into->attempt))
             continue;
         if (ddp_text_starts(part, "step=") && ddp_text_to_int(part + 5, &into->step)) {
             has_step = true;
@@ -132,7 +134,10 @@ static bool parse_fault(char *text, fault *into)
 
 ddp_error *ddp_fault_load(int rank)
 {
-    const char *text = getenv("DDP_FAULT");
+    const char *text = getenv("DDP_FAULT"), *number = getenv("DDP_ATTEMPT");
+    int64_t attempt = 1;
+    if (number != NULL)
+        ddp_text_to_int(number, &attempt);
     faults.count = 0;
     if (text == NULL || *text == '\0')
         return NULL;
@@ -147,7 +152,7 @@ ddp_error *ddp_fault_load(int rank)
                 "write it as rank=1,step=3,do=exit:3; do is one of exit:N raise:SIGNAL stop finalize nan "
                 "inf sleep:SECONDS@PHASE skip_collective swap_collectives loader_error short_read "
                 "slow_save:SECONDS oom");
-        else if (one.rank < 0 || one.rank == rank) {
+        else if ((one.rank < 0 || one.rank == rank) && (one.attempt < 0 || one.attempt == attempt)) {
             fault *slot = &faults.at[faults.count++];
             slot->kind = one.kind;
             slot->rank = one.rank;
@@ -177,7 +182,7 @@ static fault *find_due(ddp_fault_kind kind, const char *phase)
         if (one->kind != kind || (one->step >= 0 && one->step != step) ||
             (kind == DDP_FAULT_SLEEP && strcmp(one->phase, phase) != 0))
             continue;
-        if (kind != DDP_FAULT_SLEEP && atomic_exchange(&one->fired, true))
+        if (kind != DDP_FAULT_SLEEP && kind != DDP_FAULT_SLOW_SAVE && atomic_exchange(&one->fired, true))
             continue;
         return one;
     }
@@ -189,6 +194,21 @@ bool ddp_fault_due(ddp_fault_kind kind)
     return faults.count > 0 && find_due(kind, "") != NULL;
 }
 
+double ddp_fault_slow_save_s(void)
+{
+    fault *due = faults.count > 0 ? find_due(DDP_FAULT_SLOW_SAVE, "") : NULL;
+    return due != NULL ? due->value : 0;
+}
+
+/* To the process: what a rank listens to is not this thread's business. But a fault of the processor is. */
+static void raise_fault(int number)
+{
+    if (number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL || number == SIGABRT)
+        raise(number);
+    else
+        kill(getpid(), number);
+}
+
 void ddp_fault_phase(const char *phase)
 {
     fault *due;
@@ -196,12 +216,10 @@ void ddp_fault_phase(const char *phase)
         return;
     if ((due = find_due(DDP_FAULT_SLEEP, phase)) != NULL)
         ddp_clock_sleep(due->value);
-    if (strcmp(phase, "save") == 0 && (due = find_due(DDP_FAULT_SLOW_SAVE, phase)) != NULL)
-        ddp_clock_sleep(due->value);
     if ((due = find_due(DDP_FAULT_EXIT, phase)) != NULL)
         _exit((int)due->value); /* at once, as a program that gives up in a deep place does */
     if ((due = find_due(DDP_FAULT_RAISE, phase)) != NULL)
-        raise((int)due->value);
+        raise_fault((int)due->value);
     if (find_due(DDP_FAULT_STOP, phase) != NULL)
         raise(SIGSTOP);
 }

@@ -2,6 +2,7 @@
  * loudly. `do` is one of
  *   exit:N  raise:SIGNAL  stop  finalize  nan  inf  sleep:SECONDS@PHASE  skip_collective  swap_collectives
  *   loader_error  short_read  slow_save:SECONDS  oom
+ * `attempt=N` besides: only at the N-th attempt of a job that restarts.
  * `rank` and `step` may be left out (every rank; every step for sleep and slow_save, otherwise step 1).
  * Threads: ddp_fault_load once per process before any thread; the rest from any thread. */
 #ifndef DDP_CORE_FAULT_H
@@ -35,11 +36,14 @@ DDP_USE_RESULT ddp_error *ddp_fault_load(int rank);
 /* The step that faults compare with; the trainer sets it at the start of each step (from 1; 0 = init). */
 void ddp_fault_set_step(int64_t step);
 
-/* Whether a fault of this kind is due now; each fires once, except sleep. */
+/* Whether a fault of this kind is due now; each fires once, except sleep and slow_save. */
 bool ddp_fault_due(ddp_fault_kind kind);
 
 /* Called where a phase begins (init, load, forward, backward, comm, step, save, eval): carries out exit,
- * raise, stop (once, at the first phase of the step), sleep:...@phase and slow_save. */
+ * raise, stop (once, at the first phase of the step) and sleep:...@phase. */
 void ddp_fault_phase(const char *phase);
+
+/* Seconds that the save which begins now is to take longer; 0 = none. */
+double ddp_fault_slow_save_s(void);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,8 @@
 #include <unistd.h>
 
 #include "core/memory.h"
+
+#define OPEN_DIRECTORIES 16
 
 static const char *type_of(mode_t mode)
 {
@@ -127,6 +130,17 @@ ddp_error *ddp_draft_open(const char *path, ddp_draft *draft)
     return NULL;
 }
 
+ddp_error *ddp_directory_sync(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ddp_error *error = NULL;
+    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL)) /* EINVAL: a file system that has nothing to sync */
+        error = ddp_error_errno(errno, "writing the directory %s to disk", path);
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
 /* The new name is on disk only once its directory is. */
 static ddp_error *sync_directory_of(const char *path)
 {
@@ -134,12 +148,9 @@ static ddp_error *sync_directory_of(const char *path)
     char *directory = slash == NULL   ? strdup(".")
                       : slash == path ? strdup("/")
                                       : strndup(path, (size_t)(slash - path));
-    int fd = directory != NULL ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    ddp_error *error = NULL;
-    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL)) /* EINVAL: a file system that has nothing to sync */
-        error = ddp_error_errno(errno, "writing the directory of %s to disk", path);
-    if (fd >= 0)
-        close(fd);
+    if (directory == NULL)
+        return ddp_error_make(DDP_ERR_MEMORY, "out of memory");
+    ddp_error *error = ddp_directory_sync(directory);
     free(directory);
     return error;
 }
@@ -193,6 +204,18 @@ ddp_error *ddp_directory_make(const char *path)
     }
     free(copy);
     return error;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *place)
+{
+    return remove(path) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+ddp_error *ddp_tree_remove(const char *path)
+{
+    if (nftw(path, remove_entry, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) != 0 && errno != ENOENT)
+        return ddp_error_errno(errno, "removing %s", path);
+    return NULL;
 }
 
 ddp_error *ddp_path_join(const char *directory, const char *name, char **path)

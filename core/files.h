@@ -38,6 +38,13 @@ DDP_USE_RESULT ddp_error *ddp_file_save(const char *path, const void *data, size
 /* Makes a directory and its parents; it may exist. */
 DDP_USE_RESULT ddp_error *ddp_directory_make(const char *path);
 
+/* The directory's own entries are on disk when this returns: new names, renames. */
+DDP_USE_RESULT ddp_error *ddp_directory_sync(const char *path);
+
+/* Removes a file, or a directory and all in it, on its file system; links are not followed. It need not
+ * exist. */
+DDP_USE_RESULT ddp_error *ddp_tree_remove(const char *path);
+
 /* "a/b" from its parts; freed with free(). */
 DDP_USE_RESULT ddp_error *ddp_path_join(const char *directory, const char *name, char **path);
 const char *ddp_path_name(const char *path); /* the part behind the last slash, borrowed */

@@ -5,27 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Length of the valid UTF-8 sequence at `at`, 0 if there is none (overlong forms and surrogates included). */
-static int sequence_length(const unsigned char *at)
-{
-    int length = at[0] < 0x80                    ? 1
-                 : at[0] >= 0xC2 && at[0] < 0xE0 ? 2
-                 : at[0] >= 0xE0 && at[0] < 0xF0 ? 3
-                 : at[0] >= 0xF0 && at[0] < 0xF5 ? 4
-                                                 : 0;
-    for (int i = 1; i < length; i++)
-        if ((at[i] & 0xC0) != 0x80)
-            return 0;
-    bool bad = (at[0] == 0xE0 && at[1] < 0xA0) || (at[0] == 0xED && at[1] > 0x9F) ||
-               (at[0] == 0xF0 && at[1] < 0x90) || (at[0] == 0xF4 && at[1] > 0x8F);
-    return length > 1 && bad ? 0 : length;
-}
-
 static void add_quoted(ddp_text *text, const char *value)
 {
     ddp_text_add_bytes(text, "\"", 1);
     for (const unsigned char *at = (const unsigned char *)value; *at != '\0';) {
-        int length = sequence_length(at);
+        int length = ddp_text_utf8_length((const char *)at);
         if (*at == '"' || *at == '\\')
             ddp_text_add(text, "\\%c", *at);
         else if (*at == '\n')

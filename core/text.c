@@ -62,6 +62,22 @@ void ddp_text_free(ddp_text *text)
     *text = (ddp_text){0};
 }
 
+int ddp_text_utf8_length(const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    int length = at[0] < 0x80                    ? 1
+                 : at[0] >= 0xC2 && at[0] < 0xE0 ? 2
+                 : at[0] >= 0xE0 && at[0] < 0xF0 ? 3
+                 : at[0] >= 0xF0 && at[0] < 0xF5 ? 4
+                                                 : 0;
+    for (int i = 1; i < length; i++)
+        if ((at[i] & 0xC0) != 0x80)
+            return 0;
+    bool bad = (at[0] == 0xE0 && at[1] < 0xA0) || (at[0] == 0xED && at[1] > 0x9F) ||
+               (at[0] == 0xF0 && at[1] < 0x90) || (at[0] == 0xF4 && at[1] > 0x8F);
+    return length > 1 && bad ? 0 : length;
+}
+
 bool ddp_text_to_int(const char *text, int64_t *value)
 {
     const char *at = text;

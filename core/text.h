@@ -41,6 +41,9 @@ size_t ddp_text_distance(const char *a, const char *b);
 /* The nearest of `count` words, or NULL when none is near enough to be meant. `-` and `_` are equal. */
 const char *ddp_text_nearest(const char *word, const char *const *words, size_t count);
 
+/* Length of the valid UTF-8 sequence at `text`, 0 if there is none (overlong forms and surrogates too). */
+int ddp_text_utf8_length(const char *text);
+
 bool ddp_text_starts(const char *text, const char *prefix);
 bool ddp_text_ends(const char *text, const char *suffix);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "core/nvml.h"
 #include "launcher/machine/machine.h"
 #include "launcher/mpirun.h"
 #include "launcher/plan.h"
@@ -53,16 +54,34 @@ static ddp_error *check_machine(findings *findings)
     return NULL;
 }
 
+static bool has_device(const char *name)
+{
+    for (const ddp_device_ops *const *ops = ddp_builtin_devices(); *ops != NULL; ops++)
+        if (strcmp((*ops)->name, name) == 0)
+            return true;
+    return false;
+}
+
+static void check_gpus(findings *findings)
+{
+    ddp_gpus gpus;
+    if (!has_device("cuda")) {
+        ddp_text_add(add_finding(findings, "cuda", ABSENT), "not in this build");
+        return;
+    }
+    ddp_gpus_read(&gpus);
+    ddp_text *text = add_finding(findings, "cuda", gpus.count > 0 ? FINE : ABSENT);
+    if (gpus.count > 0)
+        ddp_text_add(text, "%d GPU%s: %s, driver %s", gpus.count, gpus.count == 1 ? "" : "s", gpus.at[0].name,
+                     gpus.driver);
+    else
+        ddp_text_add(text, "no GPU: %s; %s", gpus.why, gpus.help);
+}
+
 static void check_devices(findings *findings)
 {
-    static const char *const known[] = {"cpu", "cuda"};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        bool here = false;
-        for (const ddp_device_ops *const *ops = ddp_builtin_devices(); *ops != NULL; ops++)
-            here = here || strcmp((*ops)->name, known[i]) == 0;
-        ddp_text_add(add_finding(findings, known[i], here ? FINE : ABSENT),
-                     here ? "in this build" : "not in this build");
-    }
+    ddp_text_add(add_finding(findings, "cpu", FINE), "in this build");
+    check_gpus(findings);
 }
 
 static void check_mpirun(findings *findings)

@@ -135,6 +135,10 @@ ddp_error *ddp_mpirun_arguments(const ddp_plan *plan, const char *mpirun, const 
     /* Open MPI 4 refuses a directory for this host alone; the others keep their /tmp. */
     if (plan->host_count == 1 && plan->hosts[0].here)
         add_setting(&words, "orte_tmpdir_base", session);
+    add(&words, "-x"); /* to other hosts, too */
+    add(&words, "DDP_CONTROL");
+    add(&words, "-x");
+    add(&words, "DDP_ATTEMPT");
     add(&words, program);
     add(&words, "rank");
     add(&words, plan->job->output);

@@ -171,11 +171,27 @@ static ddp_error *make_setup(const ddp_job *job, int world, ddp_plan *plan)
     return ddp_setup_make(job, world, cores, hosts, &plan->setup);
 }
 
+/* A rank against its GPU's memory. */
+static ddp_error *check_gpu_memory(const ddp_plan *plan)
+{
+    char need[32], has[32];
+    int64_t bytes = plan->bytes.total - plan->bytes.data - plan->bytes.checkpoint; /* those are host memory */
+    if (plan->setup.gpu_bytes == 0 || bytes <= plan->setup.gpu_bytes)
+        return NULL;
+    return ddp_error_help(
+        ddp_error_make(DDP_ERR_MACHINE, "a rank needs %s of GPU memory, the GPU has %s",
+                       ddp_text_from_bytes((double)bytes, need, sizeof need),
+                       ddp_text_from_bytes((double)plan->setup.gpu_bytes, has, sizeof has)),
+        "a smaller train.micro_batch needs less for activations, a smaller model less for everything");
+}
+
 /* The ranks of the fullest host against this machine's memory; hosts are taken to be alike. */
 static ddp_error *check_memory(const ddp_plan *plan)
 {
     int ranks = 0;
     char need[32], has[32];
+    if (plan->setup.gpus > 0)
+        return check_gpu_memory(plan);
     double total = (double)ddp_memory_info("MemTotal");
     for (int i = 0; i < plan->host_count; i++)
         ranks = plan->hosts[i].ranks > ranks ? plan->hosts[i].ranks : ranks;

@@ -62,6 +62,7 @@ static void write_bytes(const ddp_setup_bytes *bytes, ddp_json *json)
     ddp_json_int(json, "optimizer", bytes->optimizer);
     ddp_json_int(json, "activations", bytes->activations);
     ddp_json_int(json, "data", bytes->data);
+    ddp_json_int(json, "checkpoint", bytes->checkpoint);
     ddp_json_int(json, "total", bytes->total);
     ddp_json_close_object(json);
 }
@@ -131,15 +132,13 @@ static void write_memory(const ddp_plan *plan, ddp_text *out)
     const struct {
         const char *name;
         int64_t bytes;
-    } parts[] = {{"weights", plan->bytes.weights},
-                 {"gradients", plan->bytes.gradients},
-                 {"optimizer", plan->bytes.optimizer},
-                 {"activations", plan->bytes.activations},
-                 {"data", plan->bytes.data}};
+    } parts[] = {{"weights", plan->bytes.weights},     {"gradients", plan->bytes.gradients},
+                 {"optimizer", plan->bytes.optimizer}, {"activations", plan->bytes.activations},
+                 {"data", plan->bytes.data},           {"checkpoint", plan->bytes.checkpoint}};
     char text[32];
     ddp_text_add(
         out, "  memory      %s a rank:", ddp_text_from_bytes((double)plan->bytes.total, text, sizeof text));
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && parts[i].bytes > 0; i++)
         ddp_text_add(out, "%s %s %s", i > 0 ? "," : "", parts[i].name,
                      ddp_text_from_bytes((double)parts[i].bytes, text, sizeof text));
     ddp_text_add(out, "\n");

@@ -6,11 +6,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <ddp/log.h>
-
 #include "core/clock.h"
-#include "core/events.h"
 #include "core/files.h"
+#include "launcher/first.h"
+#include "launcher/keeper.h"
 #include "launcher/relay.h"
 #include "launcher/run.h"
 
@@ -32,47 +31,60 @@ static ddp_error *prepare_first(const ddp_job *job, const ddp_rank_config *confi
     if (config->rank != 0)
         return NULL;
     DDP_TRY(ddp_plan_make(job, config->world, config->local_world, plan));
-    return ddp_run_make_directory(job, plan, rundir);
+    DDP_TRY(ddp_run_make_directory(job, plan, rundir));
+    return ddp_first_announce(job->output);
 }
 
-/* There is no launcher of ours to write it. */
-static void append_end(const char *run_dir, const ddp_error *cause, double seconds)
+/* The others complain later: rank 0 says the same, and mpirun blames, and ends all others with, whoever
+ * leaves first. */
+static void let_first_speak(void)
 {
-    ddp_text line = {0};
-    ddp_json json = ddp_events_begin(&line, "end", ddp_clock_unix());
-    ddp_json_text(&json, "outcome", "failed");
-    ddp_json_text(&json, "cause", ddp_error_message(cause));
-    ddp_json_float(&json, "seconds", seconds);
-    ddp_json_int(&json, "exit", ddp_error_exit_code(cause));
-    ddp_error *error = ddp_events_append(run_dir, &json);
+    ddp_clock_sleep(FIRST_RANK_SPEAKS_S);
+}
+
+/* What its keeper cannot see comes through a pipe; a person's own program may print without flushing. */
+static ddp_error *run_kept(const ddp_job *job, const ddp_rank_config *config, int *code)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    ddp_error *error = ddp_rank_run(job, config, code);
     if (error != NULL)
-        ddp_log(DDP_WARN, "launch", "%s", ddp_error_message(error));
-    ddp_error_free(error);
-    ddp_text_free(&line);
+        ddp_keeper_tell(config, error);
+    if (error != NULL && ddp_error_get_kind(error) == DDP_ERR_PEER)
+        let_first_speak();
+    return error;
 }
 
-ddp_error *ddp_run_as_rank(const ddp_arguments *arguments, ddp_rank_config *config)
+static ddp_error *run_keeper(const ddp_arguments *arguments, const ddp_job *job,
+                             const ddp_rank_config *config, int *code)
 {
-    ddp_job *job = NULL;
     ddp_plan plan = {0};
     ddp_rundir rundir = {.lock = -1};
-    ddp_error *error = ddp_verb_load_job(arguments, NULL, &job);
-    if (error == NULL)
-        error = check_world(job, config);
+    ddp_error *error = check_world(job, config);
     if (error == NULL)
         error = prepare_first(job, config, &plan, &rundir);
-    if (error != NULL && config->rank != 0)
-        ddp_clock_sleep(
-            FIRST_RANK_SPEAKS_S); /* rank 0 says the same, and mpirun ends all when one has ended */
-    if (error == NULL) {
-        config->run_dir = job->output;
-        config->started = arguments->started;
-        error = ddp_rank_run(job, config);
-        if (error != NULL && config->rank == 0)
-            append_end(job->output, error, ddp_clock_now() - config->started);
-    }
-    ddp_rundir_close(&rundir);
     ddp_plan_free(&plan);
+    if (error != NULL && config->rank != 0)
+        let_first_speak();
+    if (error == NULL)
+        error = ddp_keeper_run(arguments, config, job->output, code);
+    ddp_rundir_close(&rundir);
+    return error;
+}
+
+ddp_error *ddp_run_as_rank(const ddp_arguments *arguments, ddp_rank_config *config, int *code)
+{
+    ddp_job *job = NULL;
+    ddp_error *error = ddp_verb_load_job(arguments, NULL, &job);
+    if (error != NULL) {
+        if (config->rank != 0)
+            let_first_speak();
+        return error;
+    }
+    config->run_dir = job->output;
+    if (config->rendezvous_fd >= 0)
+        error = run_kept(job, config, code);
+    else
+        error = run_keeper(arguments, job, config, code);
     ddp_job_free(job);
     return error;
 }
@@ -117,11 +129,10 @@ static ddp_error *rank_verb(const ddp_arguments *arguments, int *code)
         DDP_TRY(join_mpirun(&config));
     DDP_GO(ddp_path_join(config.run_dir, "resolved.yaml", &path));
     DDP_GO(ddp_job_load(path, NULL, 0, &job));
-    DDP_GO(ddp_rank_run(job, &config));
+    DDP_GO(ddp_rank_run(job, &config, code));
 out:
     if (error != NULL && config.mpi && ddp_error_get_kind(error) == DDP_ERR_PEER)
-        ddp_clock_sleep(
-            FIRST_RANK_SPEAKS_S); /* mpirun blames, and ends all others with, whoever leaves first */
+        let_first_speak();
     ddp_job_free(job);
     free(path);
     return error;

@@ -11,12 +11,14 @@
 #include "core/events.h"
 #include "core/fault.h"
 #include "core/files.h"
+#include "launcher/attempt.h"
 #include "launcher/mpirun.h"
+#include "launcher/restart.h"
+#include "launcher/resume.h"
 #include "launcher/run.h"
-#include "launcher/start.h"
-#include "launcher/supervise.h"
 #include "launcher/verbs.h"
-#include "launcher/verdict.h"
+#include "runtime/checkpoint/resume.h"
+#include "runtime/checkpoint/shelf.h"
 
 #define OUTPUT_PATIENCE_S 2.0 /* for a reader that does not read, at the end */
 
@@ -28,13 +30,9 @@ typedef struct run {
     char *mpirun;
     ddp_rundir rundir;
     int signal_fd, width;
-    int64_t events_from;   /* bytes of events.jsonl that earlier runs wrote */
     ddp_output *out, *err; /* the same one where both are one stream */
-    ddp_show *show;
-    ddp_relay *relay;
-    const char **hosts;
-    ddp_crew crew;
-    ddp_outcome outcome;
+    ddp_restart restart;
+    int64_t from_step; /* steps done before the present attempt */
 } run;
 
 static double since_start_ms(const run *run)
@@ -58,9 +56,12 @@ static ddp_error *check_all(run *run)
 ddp_error *ddp_run_make_directory(const ddp_job *job, const ddp_plan *plan, ddp_rundir *rundir)
 {
     ddp_text json = {0};
+    ddp_continuation how;
+    DDP_TRY(ddp_resume_decide(&plan->setup, true, &how));
     ddp_plan_write_json(plan, &json);
-    ddp_error *error = json.failed ? ddp_error_make(DDP_ERR_MEMORY, "out of memory")
-                                   : ddp_rundir_make(job, ddp_text_get(&json), rundir);
+    ddp_error *error = json.failed
+                           ? ddp_error_make(DDP_ERR_MEMORY, "out of memory")
+                           : ddp_rundir_make(job, how != DDP_STARTS_ANEW, ddp_text_get(&json), rundir);
     ddp_text_free(&json);
     return error;
 }
@@ -83,91 +84,15 @@ static int terminal_width(void)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-/* Host names by rank where lines need them. */
-static ddp_error *name_hosts(run *run)
-{
-    int local_rank, world = run->plan.setup.world;
-    if (run->plan.host_count == 1)
-        return NULL;
-    run->hosts = calloc((size_t)world, sizeof *run->hosts);
-    if (run->hosts == NULL)
-        return ddp_error_make(DDP_ERR_MEMORY, "out of memory");
-    for (int rank = 0; rank < world; rank++)
-        run->hosts[rank] = ddp_plan_find(&run->plan, rank, &local_rank)->name;
-    return NULL;
-}
-
 static ddp_error *open_output(run *run)
 {
     run->width = terminal_width();
-    DDP_TRY(name_hosts(run));
     DDP_TRY(ddp_output_open(STDOUT_FILENO, &run->out));
     if (is_same_stream())
         run->err = run->out;
     else
         DDP_TRY(ddp_output_open(STDERR_FILENO, &run->err));
-    ddp_show_config show = {
-        .world = run->plan.setup.world,
-        .hosts = run->hosts,
-        .out = run->out,
-        .err = run->err,
-        .terminal = run->width > 0,
-    };
-    DDP_TRY(ddp_show_open(&show, &run->show));
-    return ddp_relay_open(run->rundir.path, run->plan.setup.world, run->show, &run->relay);
-}
-
-static void measure_events(run *run)
-{
-    struct stat info;
-    char *path = NULL;
-    ddp_error *error = ddp_path_join(run->rundir.path, DDP_EVENTS_NAME, &path);
-    run->events_from = error == NULL && stat(path, &info) == 0 ? info.st_size : 0;
-    ddp_error_free(error);
-    free(path);
-}
-
-static ddp_error *start_and_watch(run *run)
-{
-    measure_events(run);
-    ddp_start_config start = {
-        .plan = &run->plan,
-        .run_dir = run->rundir.path,
-        .mpirun = run->mpirun,
-        .relay = run->relay,
-        .width = run->width,
-        .started = run->arguments->started,
-    };
-    DDP_TRY(ddp_start(&start, &run->crew));
-    ddp_log(DDP_DEBUG, "launch", "%d process%s started after %.1f ms", run->crew.count,
-            run->crew.count == 1 ? "" : "es", since_start_ms(run));
-    ddp_supervise_config supervise = {
-        .children = run->crew.children,
-        .count = run->crew.count,
-        .world = run->plan.setup.world,
-        .mpirun = run->plan.mpirun,
-        .rendezvous = run->crew.rendezvous,
-        .relay = run->relay,
-        .grace_s = run->job->launch.grace_s,
-        .signal_fd = run->signal_fd,
-        .err = run->err,
-    };
-    return ddp_supervise(&supervise, &run->outcome);
-}
-
-static void report(run *run)
-{
-    ddp_text text = {0};
-    double seconds = ddp_clock_now() - run->arguments->started;
-    ddp_verdict verdict =
-        ddp_verdict_make(&run->plan, run->rundir.path, &run->outcome, run->crew.log_from, run->events_from);
-    ddp_verdict_write(&verdict, &text);
-    ddp_output_add(run->err, ddp_text_get(&text), text.length);
-    ddp_text_free(&text);
-    ddp_error *error = ddp_verdict_append(&verdict, seconds);
-    if (error != NULL)
-        ddp_log(DDP_WARN, "launch", "%s", ddp_error_message(error));
-    ddp_error_free(error);
+    return NULL;
 }
 
 /* Nothing that was written is lost without a word: what did not reach its reader is counted. */
@@ -193,32 +118,144 @@ static void close_output(run *run)
 
 static void close_run(run *run)
 {
-    ddp_relay_close(run->relay);
-    ddp_show_close(run->show);
-    if (run->outcome.first >= 0 || run->outcome.interrupted != 0)
-        report(run);
     close_output(run);
-    ddp_outcome_free(&run->outcome);
-    ddp_crew_free(&run->crew);
     if (run->signal_fd >= 0)
         close(run->signal_fd);
     ddp_rundir_close(&run->rundir);
-    free(run->hosts);
     free(run->mpirun);
     ddp_plan_free(&run->plan);
     ddp_job_free(run->job);
 }
 
+static int64_t newest_step(const run *run)
+{
+    char *directory = NULL;
+    ddp_shelf shelf = {.at = NULL};
+    ddp_error *error = ddp_path_join(run->rundir.path, DDP_CHECKPOINTS, &directory);
+    if (error == NULL)
+        error = ddp_shelf_list(directory, &shelf);
+    int64_t step = error == NULL && shelf.count > 0 ? shelf.at[0].state.step : 0;
+    ddp_error_free(error);
+    ddp_shelf_free(&shelf);
+    free(directory);
+    return step;
+}
+
+/* The job as the next attempt runs it: from the newest checkpoint of this run, if it has one, whatever
+ * checkpoint.resume says of the first. */
+static ddp_error *plan_again(run *run, int ranks, bool saved)
+{
+    char count[48];
+    const char *extras[] = {count, saved ? "checkpoint.resume=auto" : NULL, NULL};
+    ddp_job *job;
+    ddp_text json = {0};
+    snprintf(count, sizeof count, "parallel.ranks=%d", ranks);
+    DDP_TRY(ddp_verb_load_job_with(run->arguments, extras, &job));
+    ddp_plan_free(&run->plan);
+    ddp_job_free(run->job);
+    run->plan = (ddp_plan){.job = NULL};
+    run->job = job;
+    run->rundir.path = job->output;
+    DDP_TRY(ddp_plan_make(job, 0, 0, &run->plan));
+    ddp_plan_write_json(&run->plan, &json);
+    ddp_error *error = json.failed ? ddp_error_make(DDP_ERR_MEMORY, "out of memory")
+                                   : ddp_rundir_rewrite(job, ddp_text_get(&json));
+    ddp_text_free(&json);
+    return error;
+}
+
+static void say_restart(const run *run, int attempt, int64_t from_step, int ranks)
+{
+    ddp_text line = {0};
+    ddp_text_add(&line, "ddprun: restarting from step %lld with %d rank%s: attempt %d of %d\n",
+                 (long long)from_step, ranks, ranks == 1 ? "" : "s", attempt, (int)run->job->restart.max + 1);
+    ddp_output_add(run->err, ddp_text_get(&line), line.length);
+    ddp_json json = ddp_events_begin(&line, "restart", ddp_clock_unix());
+    ddp_json_int(&json, "attempt", attempt);
+    ddp_json_int(&json, "from_step", from_step);
+    ddp_json_int(&json, "ranks", ranks);
+    ddp_error *error = ddp_events_append(run->rundir.path, &json);
+    if (error != NULL)
+        ddp_log(DDP_WARN, "launch", "%s", ddp_error_message(error));
+    ddp_error_free(error);
+    ddp_text_free(&line);
+}
+
+/* After an attempt that failed: whether there is another one, which is then planned. */
+static ddp_error *prepare_restart(run *run, const ddp_attempt *attempt, const ddp_verdict *verdict,
+                                  bool *again)
+{
+    ddp_failure failure = {
+        .code = attempt->outcome.code,
+        .world = run->plan.setup.world,
+        .from_step = run->from_step,
+        .steps = verdict->steps,
+        .saved = newest_step(run),
+    };
+    ddp_restart_decision decision = ddp_restart_decide(run->job, &run->restart, &failure);
+    *again = decision.again;
+    if (!decision.again && decision.why[0] != '\0')
+        ddp_log(DDP_WARN, "launch", "no other attempt: %s", decision.why);
+    if (!decision.again)
+        return NULL;
+    run->restart.last = failure;
+    run->restart.has_last = true;
+    run->restart.attempts++;
+    run->from_step = failure.saved;
+    DDP_TRY_AS(plan_again(run, decision.ranks, failure.saved > 0), "planning another attempt");
+    say_restart(run, run->restart.attempts + 1, failure.saved, decision.ranks);
+    return NULL;
+}
+
+/* Attempts, until one ends well, is stopped, or was the last. */
+static ddp_error *run_attempts(run *run, int *code)
+{
+    bool again = true;
+    ddp_error *error = NULL;
+    while (again && error == NULL) {
+        ddp_attempt_config config = {
+            .plan = &run->plan,
+            .run_dir = run->rundir.path,
+            .mpirun = run->mpirun,
+            .out = run->out,
+            .err = run->err,
+            .width = run->width,
+            .signal_fd = run->signal_fd,
+            .number = run->restart.attempts + 1,
+            .started = run->arguments->started,
+        };
+        ddp_attempt attempt;
+        again = false;
+        error = ddp_attempt_run(&config, &attempt);
+        if (error == NULL) {
+            ddp_verdict verdict = ddp_attempt_report(&attempt);
+            *code = attempt.outcome.code;
+            if (ddp_attempt_failed(&attempt))
+                error = prepare_restart(run, &attempt, &verdict, &again);
+            if (!again)
+                ddp_attempt_append_end(&attempt, &verdict);
+        }
+        ddp_attempt_free(&attempt);
+    }
+    return error;
+}
+
 static ddp_error *launch(const ddp_arguments *arguments, int *code)
 {
-    run run = {.arguments = arguments, .rundir.lock = -1, .signal_fd = -1, .outcome.first = -1};
+    run run = {.arguments = arguments, .rundir.lock = -1, .signal_fd = -1};
+    ddp_continuation how;
     ddp_error *error = NULL;
     DDP_GO(check_all(&run));
+    DDP_GO(ddp_resume_decide(&run.plan.setup, false, &how));
+    if (how == DDP_IS_FINISHED) {
+        error = ddp_resume_decide(&run.plan.setup, true, &how);
+        goto out;
+    }
     DDP_GO(ddp_supervise_block(&run.signal_fd));
     DDP_GO(ddp_run_make_directory(run.job, &run.plan, &run.rundir));
+    run.from_step = how == DDP_GOES_ON ? newest_step(&run) : 0;
     DDP_GO(open_output(&run));
-    DDP_GO(start_and_watch(&run));
-    *code = run.outcome.code;
+    error = run_attempts(&run, code);
 out:
     close_run(&run);
     return error;
@@ -230,7 +267,7 @@ static ddp_error *run_verb(const ddp_arguments *arguments, int *code)
     bool is_rank = false;
     if (getenv("OMPI_COMM_WORLD_RANK") != NULL && getenv("DDP_RANK") == NULL)
         DDP_TRY(ddp_rank_identify(&config, &is_rank));
-    return is_rank ? ddp_run_as_rank(arguments, &config) : launch(arguments, code);
+    return is_rank ? ddp_run_as_rank(arguments, &config, code) : launch(arguments, code);
 }
 
 const ddp_verb ddp_verb_run = {

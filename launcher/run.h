@@ -11,9 +11,10 @@
 DDP_USE_RESULT ddp_error *ddp_run_make_directory(const ddp_job *job, const ddp_plan *plan,
                                                  ddp_rundir *rundir);
 
-/* `mpirun -np N ddprun JOB.yaml`: this process is rank config->rank. Rank 0 makes the run directory; the
- * others wait a moment before they complain, since rank 0 says the same. INPUT besides the errors of a rank:
- * the job asks for another number of ranks. */
-DDP_USE_RESULT ddp_error *ddp_run_as_rank(const ddp_arguments *arguments, ddp_rank_config *config);
+/* `mpirun -np N ddprun JOB.yaml`: this process is rank config->rank, or its keeper (keeper.h), which starts
+ * the rank. Rank 0's makes the run directory; the others wait a moment before they complain, since rank 0
+ * says the same. *code is the rank's. INPUT besides the errors of a rank: the job asks for another number of
+ * ranks. */
+DDP_USE_RESULT ddp_error *ddp_run_as_rank(const ddp_arguments *arguments, ddp_rank_config *config, int *code);
 
 #endif

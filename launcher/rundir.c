@@ -13,8 +13,10 @@
 
 #include "core/events.h"
 #include "core/files.h"
+#include "core/flight.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "runtime/checkpoint/resume.h"
 
 #define JOB_BYTES (16u << 20)
 
@@ -128,8 +130,9 @@ static ddp_error *save_resolved(const ddp_job *job)
 }
 
 /* What one run writes. `lock` stays. */
-static const char *const written[] = {"job.yaml",      "resolved.yaml", "plan.json",
-                                      DDP_EVENTS_NAME, "logs",          "weights.safetensors"};
+static const char *const written[] = {
+    "job.yaml", "resolved.yaml",       "plan.json",     DDP_EVENTS_NAME,
+    "logs",     "weights.safetensors", DDP_CHECKPOINTS, DDP_FLIGHT_DIRECTORY};
 
 static bool exists(const char *directory, const char *name)
 {
@@ -178,7 +181,8 @@ static ddp_error *set_earlier_aside(const ddp_job *job)
 {
     char *aside = NULL;
     ddp_error *error = NULL;
-    if (!exists(job->output, DDP_EVENTS_NAME) && !exists(job->output, "resolved.yaml"))
+    if (!exists(job->output, DDP_EVENTS_NAME) && !exists(job->output, "resolved.yaml") &&
+        !exists(job->output, DDP_CHECKPOINTS))
         return NULL;
     for (int number = 1; aside == NULL; number++) {
         char name[32];
@@ -195,6 +199,25 @@ out:
     return error;
 }
 
+/* The recorders' pages of this run: those of an earlier one that it goes on from would be taken for its own.
+ */
+static ddp_error *empty_flight(const ddp_job *job)
+{
+    char *path;
+    DDP_TRY(ddp_path_join(job->output, DDP_FLIGHT_DIRECTORY, &path));
+    ddp_error *error = ddp_tree_remove(path);
+    if (error == NULL)
+        error = ddp_directory_make(path);
+    free(path);
+    return error;
+}
+
+ddp_error *ddp_rundir_rewrite(const ddp_job *job, const char *plan_json)
+{
+    DDP_TRY(save_resolved(job));
+    return save_text(job, "plan.json", plan_json, strlen(plan_json));
+}
+
 static ddp_error *fill_directory(const ddp_job *job, const char *given, size_t bytes, const char *plan_json)
 {
     char *logs;
@@ -202,12 +225,10 @@ static ddp_error *fill_directory(const ddp_job *job, const char *given, size_t b
     ddp_error *error = ddp_directory_make(logs);
     free(logs);
     if (error == NULL)
+        error = empty_flight(job);
+    if (error == NULL)
         error = save_text(job, "job.yaml", given, bytes);
-    if (error == NULL)
-        error = save_resolved(job);
-    if (error == NULL)
-        error = save_text(job, "plan.json", plan_json, strlen(plan_json));
-    return error;
+    return error != NULL ? error : ddp_rundir_rewrite(job, plan_json);
 }
 
 ddp_error *ddp_rundir_check(const ddp_job *job)
@@ -217,7 +238,7 @@ ddp_error *ddp_rundir_check(const ddp_job *job)
     return check_lock(job);
 }
 
-ddp_error *ddp_rundir_make(const ddp_job *job, const char *plan_json, ddp_rundir *rundir)
+ddp_error *ddp_rundir_make(const ddp_job *job, bool goes_on, const char *plan_json, ddp_rundir *rundir)
 {
     char *given = NULL;
     size_t bytes;
@@ -229,7 +250,7 @@ ddp_error *ddp_rundir_make(const ddp_job *job, const char *plan_json, ddp_rundir
         error = blame_output(job, ddp_directory_make(job->output));
     if (error == NULL)
         error = lock_directory(job, &made.lock);
-    if (error == NULL)
+    if (error == NULL && !goes_on)
         error = blame_output(job, set_earlier_aside(job));
     if (error == NULL)
         error = fill_directory(job, given, bytes, plan_json);

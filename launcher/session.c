@@ -5,16 +5,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/files.h"
 #include "core/text.h"
 
 #define PREFIX "ddprun-mpi-"
-#define OPEN_DIRECTORIES 16
 
 static const char *parent_directory(void)
 {
@@ -22,14 +21,9 @@ static const char *parent_directory(void)
     return given != NULL && given[0] == '/' ? given : "/tmp";
 }
 
-static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *place)
-{
-    return remove(path) == 0 || errno == ENOENT ? 0 : -1;
-}
-
 static void remove_tree(const char *path)
 {
-    nftw(path, remove_entry, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    ddp_error_free(ddp_tree_remove(path)); /* what cannot go now goes with a later sweep */
 }
 
 /* The lock file of a session, locked; -1 = it is in use, not ours, or not there. */

@@ -14,13 +14,15 @@
 #include "launcher/supervise.h"
 
 #define OWN_PROGRAM "/proc/self/exe"
-#define ENTRIES 8
-#define ENTRY_BYTES 64
+#define ENTRIES 9
+#define COMMON_ENTRIES 4 /* of set_common */
+#define ENTRY_BYTES 512
 
 /* Of an outer job; ours are set anew. */
 static const char *const dropped[] = {
-    "DDP_RANK=",          "DDP_WORLD=",    "DDP_LOCAL_RANK=", "DDP_LOCAL_WORLD=",
-    "DDP_RENDEZVOUS_FD=", "DDP_TERMINAL=", "DDP_STARTED=",    NULL,
+    "DDP_RANK=",        "DDP_WORLD=",         "DDP_LOCAL_RANK=",
+    "DDP_LOCAL_WORLD=", "DDP_RENDEZVOUS_FD=", "DDP_TERMINAL=",
+    "DDP_STARTED=",     "DDP_CONTROL=",       NULL,
 };
 
 /* Variables of one process, rewritten in place for each rank. */
@@ -47,6 +49,8 @@ static void set_common(entries *entries, const ddp_start_config *config, int fir
 {
     set_entry(entries, first, "DDP_TERMINAL", config->width);
     snprintf(entries->text[first + 1], ENTRY_BYTES, "DDP_STARTED=%.6f", config->started);
+    snprintf(entries->text[first + 2], ENTRY_BYTES, "DDP_CONTROL=%s", config->control);
+    set_entry(entries, first + 3, "DDP_ATTEMPT", config->attempt);
 }
 
 static ddp_error *start_rank(const ddp_start_config *config, ddp_crew *crew, const entries *entries, int rank)
@@ -73,7 +77,7 @@ static ddp_error *start_ranks(const ddp_start_config *config, ddp_crew *crew)
     enum { RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, FD, COMMON };
     int world = config->plan->setup.world;
     entries entries = {.environment = NULL};
-    ddp_error *error = make_entries(&entries, COMMON + 2);
+    ddp_error *error = make_entries(&entries, COMMON + COMMON_ENTRIES);
     set_entry(&entries, WORLD, "DDP_WORLD", world);
     set_entry(&entries, LOCAL_WORLD, "DDP_LOCAL_WORLD", world);
     set_entry(&entries, FD, "DDP_RENDEZVOUS_FD", ddp_rendezvous_fd(crew->rendezvous));
@@ -119,7 +123,7 @@ static ddp_error *start_mpirun(const ddp_start_config *config, ddp_crew *crew)
     DDP_GO(find_program(program, sizeof program));
     DDP_GO(ddp_session_make(&crew->session));
     DDP_GO(ddp_mpirun_arguments(config->plan, config->mpirun, program, crew->session.path, &arguments));
-    DDP_GO(make_entries(&entries, 2));
+    DDP_GO(make_entries(&entries, COMMON_ENTRIES));
     set_common(&entries, config, 0);
     DDP_GO(open_log(config, &log, &crew->log_from));
     for (int rank = 0; rank < config->plan->setup.world; rank++)

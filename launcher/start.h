@@ -13,8 +13,10 @@ typedef struct ddp_start_config {
     const char *run_dir;
     const char *mpirun; /* its path where plan->mpirun */
     ddp_relay *relay;
-    int width;      /* of the terminal behind stdout, 0 = none */
-    double started; /* ddp_clock_now() when ddprun began */
+    int attempt;         /* from 1: DDP_ATTEMPT */
+    const char *control; /* what DDP_CONTROL is to be */
+    int width;           /* of the terminal behind stdout, 0 = none */
+    double started;      /* ddp_clock_now() when ddprun began */
 } ddp_start_config;
 
 typedef struct ddp_crew {

@@ -13,10 +13,12 @@
 
 #include "core/clock.h"
 #include "core/memory.h"
+#include "runtime/rank.h"
 
 #define INTERRUPTED_TERM_S 1.0 /* ranks that compute together leave by themselves until then */
 #define HUNG_TERM_S 1.0        /* a rank that others have waited for has had its time */
 #define HUNG_KILL_S 4.0
+#define SECOND_TERM_S 0.1
 #define DRAIN_S 1.0 /* for output of processes that are gone */
 #define NEVER 1e300
 
@@ -27,12 +29,13 @@ typedef struct watch {
     unsigned char *running, *quiet;
     int *statuses; /* by child, of those that have ended */
     int alive;
+    bool termed;             /* the first SIGTERM was sent */
     double term_at, kill_at; /* when what still runs gets these signals */
 } watch;
 
 ddp_error *ddp_supervise_block(int *signal_fd)
 {
-    static const int asking[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int asking[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
@@ -55,10 +58,24 @@ static void signal_running(watch *watch, int signal)
             ddp_child_signal(&watch->config->children[i], signal);
 }
 
+/* Asked to stop, and left in good order. */
+static bool stopped(const watch *watch, int child, int status)
+{
+    const ddp_supervise_config *config = watch->config;
+    if (!WIFEXITED(status))
+        return false;
+    if (WEXITSTATUS(status) == DDP_EXIT_SAVED)
+        return true;
+    return config->rendezvous != NULL && WEXITSTATUS(status) > 128 &&
+           strcmp(ddp_rendezvous_ask(config->rendezvous, child).phase, "stopped") == 0;
+}
+
 /* A rank that leaves with 0 before its work is done has failed as well: the others would wait for it. */
 static bool failed(const watch *watch, int child, int status)
 {
     const ddp_supervise_config *config = watch->config;
+    if (stopped(watch, child, status))
+        return false;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return true;
     return config->rendezvous != NULL &&
@@ -84,7 +101,8 @@ static int64_t steps_done(const ddp_supervise_config *config)
     int64_t least = INT64_MAX;
     for (int rank = 0; config->rendezvous != NULL && rank < config->world; rank++) {
         ddp_rendezvous_status status = ddp_rendezvous_ask(config->rendezvous, rank);
-        int64_t done = status.step > 0 && strcmp(status.phase, "end") != 0 ? status.step - 1 : status.step;
+        bool whole = strcmp(status.phase, "end") == 0 || strcmp(status.phase, "stopped") == 0;
+        int64_t done = status.step > 0 && !whole ? status.step - 1 : status.step;
         least = done < least ? done : least;
     }
     return least == INT64_MAX ? -1 : least;
@@ -188,6 +206,8 @@ static void reap_all(watch *watch)
         if (child == watch->config->count)
             continue;
         watch->statuses[child] = status;
+        if (stopped(watch, child, status))
+            outcome->stopped = WEXITSTATUS(status);
         if (!failed(watch, child, status))
             continue;
         ddp_log(DDP_DEBUG, "launch", "child %d, pid %d, ended with code %d", child,
@@ -205,11 +225,22 @@ static void reap_all(watch *watch)
         note_first(watch, first, first_status);
 }
 
+/* Without anybody to ask: what runs is told that it is over, and ends. */
+static void break_off(watch *watch)
+{
+    const ddp_supervise_config *config = watch->config;
+    memset(watch->quiet, 1, (size_t)config->world);
+    ddp_relay_quiet(config->relay, watch->quiet);
+    if (config->rendezvous != NULL)
+        ddp_rendezvous_abort(config->rendezvous, -1, "interrupted");
+}
+
 static void interrupt(watch *watch, int signal)
 {
     const ddp_supervise_config *config = watch->config;
     double now = ddp_clock_now();
     if (watch->outcome->interrupted != 0) {
+        break_off(watch);
         watch->kill_at = now;
         return;
     }
@@ -220,13 +251,13 @@ static void interrupt(watch *watch, int signal)
                           config->grace_s);
     if (config->err != NULL)
         ddp_output_add(config->err, said, (size_t)length);
-    memset(watch->quiet, 1, (size_t)config->world);
-    ddp_relay_quiet(config->relay, watch->quiet);
-    if (config->rendezvous != NULL)
-        ddp_rendezvous_abort(config->rendezvous, -1, "interrupted");
-    double term_at = now + (config->world > 1 && !config->mpirun ? INTERRUPTED_TERM_S : 0);
-    watch->term_at = term_at < watch->term_at ? term_at : watch->term_at;
+    double term_at = now + config->grace_s;
+    if (config->channel == NULL || ddp_channel_order_stop(config->channel, signal) < config->world) {
+        break_off(watch); /* some are not there yet: there is nothing to finish */
+        term_at = now + (config->world > 1 && !config->mpirun ? INTERRUPTED_TERM_S : 0);
+    }
     double kill_at = now + config->grace_s + (config->mpirun ? 2 : 0); /* mpirun kills by itself before */
+    watch->term_at = term_at < watch->term_at ? term_at : watch->term_at;
     watch->kill_at = kill_at < watch->kill_at ? kill_at : watch->kill_at;
 }
 
@@ -238,7 +269,8 @@ static void take_signals(watch *watch)
             interrupt(watch, (int)info.ssi_signo);
 }
 
-/* SIGTERM once, SIGKILL again and again (a process may just be forking). */
+/* SIGTERM twice: the first only asks a rank to stop. SIGKILL again and again (a process may just be forking).
+ */
 static void keep_deadlines(watch *watch)
 {
     double now = ddp_clock_now();
@@ -251,7 +283,8 @@ static void keep_deadlines(watch *watch)
     } else if (now >= watch->term_at) {
         memcpy(watch->outcome->killed, watch->running, (size_t)watch->config->count);
         signal_running(watch, SIGTERM);
-        watch->term_at = NEVER;
+        watch->term_at = watch->termed ? NEVER : now + SECOND_TERM_S;
+        watch->termed = true;
     }
 }
 
@@ -262,7 +295,12 @@ static void wait_event(watch *watch, double due)
         until = now + due;
     int wait_ms = until > now + 3600 ? 3600 * 1000 : until > now ? (int)((until - now) * 1000) + 1 : 0;
     watch->polls[0] = (struct pollfd){.fd = watch->config->signal_fd, .events = POLLIN};
-    poll(watch->polls, 1 + ddp_relay_polls(watch->config->relay, watch->polls + 1), wait_ms);
+    int count = 1 + ddp_relay_polls(watch->config->relay, watch->polls + 1);
+    if (watch->config->channel != NULL)
+        count += ddp_channel_polls(watch->config->channel, watch->polls + count);
+    poll(watch->polls, (nfds_t)count, wait_ms);
+    if (watch->config->channel != NULL)
+        ddp_channel_read(watch->config->channel);
 }
 
 /* What the ended processes have left in their pipes. */
@@ -298,8 +336,14 @@ static void finish_outcome(watch *watch)
     }
     if (outcome->first >= 0)
         outcome->interrupted = 0; /* it had failed before somebody lost patience */
+    if (outcome->first >= 0)
+        outcome->stopped = 0;
     if (outcome->interrupted != 0)
         outcome->code = 128 + outcome->interrupted;
+    if (outcome->stopped != 0) {
+        outcome->code = outcome->stopped;
+        outcome->steps = steps_done(watch->config);
+    }
 }
 
 static ddp_error *open_watch(watch *watch)
@@ -307,7 +351,10 @@ static ddp_error *open_watch(watch *watch)
     const ddp_supervise_config *config = watch->config;
     size_t count = (size_t)config->count;
     void *memory;
-    DDP_TRY(ddp_memory_make((size_t)config->world * 2 + 2, sizeof *watch->polls, &memory));
+    size_t polls = (size_t)config->world * 2 + 2;
+    if (config->channel != NULL)
+        polls += (size_t)ddp_channel_most(config->channel);
+    DDP_TRY(ddp_memory_make(polls, sizeof *watch->polls, &memory));
     watch->polls = memory;
     DDP_TRY(ddp_memory_make(count, 1, &memory));
     watch->running = memory;

@@ -1,14 +1,17 @@
 /* Watching a running job to its end: output, deaths, signals, and who failed first.
  *
  * The first failure ends the job: the others are told through the rendezvous and have a few seconds to end by
- * themselves, then SIGTERM, then SIGKILL; all are gone within ten seconds. SIGINT, SIGTERM and SIGHUP end it
- * too, a second one at once. What is decided here is only who and how; verdict.c says it. */
+ * themselves, then SIGTERM, then SIGKILL; all are gone within ten seconds. SIGINT, SIGTERM, SIGHUP, SIGUSR1
+ * and SIGUSR2 ask the ranks, through the control channel, to finish their step, save and leave, for which
+ * they have grace_s; a second one ends the job at once. What is decided here is only who and how; verdict.c
+ * says it. */
 #ifndef DDP_LAUNCHER_SUPERVISE_H
 #define DDP_LAUNCHER_SUPERVISE_H
 
 #include <signal.h>
 
 #include "collectives/rendezvous.h"
+#include "launcher/channel.h"
 #include "launcher/output.h"
 #include "launcher/relay.h"
 #include "launcher/spawn.h"
@@ -21,6 +24,7 @@ typedef struct ddp_supervise_config {
     int count, world;
     bool mpirun;
     ddp_rendezvous *rendezvous; /* NULL with mpirun */
+    ddp_channel_server *channel;
     ddp_relay *relay;
     double grace_s;  /* between being asked to end and SIGKILL */
     int signal_fd;   /* of ddp_supervise_block */
@@ -31,6 +35,7 @@ typedef struct ddp_supervise_config {
 typedef struct ddp_outcome {
     int code;                 /* what ddprun returns */
     int interrupted;          /* the signal that ended it, 0 = none */
+    int stopped;              /* code of ranks that were asked to stop and left in good order, 0 = none did */
     int first;                /* child that failed first, -1 = none */
     int status;               /* of it, as from waitpid; 0 while it never ended (hung) */
     bool hung;                /* the others say it did not come: it was alive */

@@ -15,8 +15,9 @@
 #include "core/text.h"
 
 static const ddp_verb *const verbs[] = {
-    &ddp_verb_run,  &ddp_verb_plan,   &ddp_verb_check, &ddp_verb_show, &ddp_verb_topo,
-    &ddp_verb_keys, &ddp_verb_schema, &ddp_verb_bench, &ddp_verb_rank, NULL,
+    &ddp_verb_run,    &ddp_verb_plan, &ddp_verb_check, &ddp_verb_show,  &ddp_verb_topo, &ddp_verb_keys,
+    &ddp_verb_schema, &ddp_verb_data, &ddp_verb_ckpt,  &ddp_verb_bench, &ddp_verb_postmortem,
+    &ddp_verb_rank,   NULL,
 };
 
 static void print_short_help(FILE *out)
@@ -25,7 +26,7 @@ static void print_short_help(FILE *out)
                  "       ddprun VERB ...\n\n");
     for (const ddp_verb *const *verb = verbs; *verb != NULL; verb++)
         if (!(*verb)->hidden)
-            fprintf(out, "  %-7s %s\n", (*verb)->name, (*verb)->help);
+            fprintf(out, "  %-10s %s\n", (*verb)->name, (*verb)->help);
     fprintf(out, "\n  ddprun VERB --help says more; ddprun --version names the version\n");
 }
 
@@ -40,18 +41,33 @@ static void print_exit_codes(FILE *out)
                  "purpose, for tests\n");
 }
 
+static void write_option(const ddp_option *option, char *to, size_t bytes)
+{
+    snprintf(to, bytes, "%s%s%s", option->name, option->value ? " " : "", option->value ? option->value : "");
+}
+
+static void print_options(const ddp_option *options, FILE *out)
+{
+    char left[64];
+    int width = 12;
+    for (const ddp_option *option = options; option->name != NULL; option++) {
+        write_option(option, left, sizeof left);
+        width = (int)strlen(left) > width ? (int)strlen(left) : width;
+    }
+    for (const ddp_option *option = options; option->name != NULL; option++) {
+        write_option(option, left, sizeof left);
+        fprintf(out, "%s  %-*s %s\n", option == options ? "\n" : "", width, left, option->help);
+    }
+}
+
 static void print_verb_help(const ddp_verb *verb, FILE *out)
 {
     fprintf(out, "usage: ddprun %s%s%s\n\n%s\n", verb->name, *verb->usage ? " " : "", verb->usage,
             verb->help);
     if (verb->more != NULL)
         fprintf(out, "%s\n", verb->more);
-    for (const ddp_option *option = verb->options; option != NULL && option->name != NULL; option++) {
-        char left[40];
-        snprintf(left, sizeof left, "%s%s%s", option->name, option->value ? " " : "",
-                 option->value ? option->value : "");
-        fprintf(out, "%s  %-12s %s\n", option == verb->options ? "\n" : "", left, option->help);
-    }
+    if (verb->options != NULL)
+        print_options(verb->options, out);
 }
 
 static const ddp_verb *find_verb(const char *word)
@@ -272,6 +288,12 @@ static ddp_error *missing_file(const char *path)
 
 ddp_error *ddp_verb_load_job(const ddp_arguments *arguments, const char *extra, ddp_job **job)
 {
+    return ddp_verb_load_job_with(arguments, (const char *const[]){extra, NULL}, job);
+}
+
+ddp_error *ddp_verb_load_job_with(const ddp_arguments *arguments, const char *const *extras, ddp_job **job)
+{
+    size_t more = 0;
     struct stat info;
     const char *path = arguments->operands[0];
     void *all = NULL;
@@ -279,10 +301,12 @@ ddp_error *ddp_verb_load_job(const ddp_arguments *arguments, const char *extra, 
     if (stat(path, &info) != 0 && errno == ENOENT)
         return missing_file(path);
     size_t count = arguments->override_count;
-    DDP_GO(ddp_memory_make(count + 1, sizeof(char *), &all));
+    while (extras[more] != NULL)
+        more++;
+    DDP_GO(ddp_memory_make(count + more + 1, sizeof(char *), &all));
     memcpy(all, arguments->overrides, count * sizeof(char *));
-    if (extra != NULL)
-        ((const char **)all)[count++] = extra;
+    memcpy((const char **)all + count, extras, more * sizeof(char *));
+    count += more;
     DDP_GO(ddp_job_load(path, all, count, job));
 out:
     free(all);

@@ -12,7 +12,7 @@
 #include <ddp/error.h>
 #include <ddp/job.h>
 
-#define DDP_MAX_OPTIONS 8
+#define DDP_MAX_OPTIONS 16
 
 typedef struct ddp_option {
     const char *name;  /* "--ranks"; NULL ends the list */
@@ -48,10 +48,17 @@ extern const ddp_verb ddp_verb_run, ddp_verb_rank;                              
 extern const ddp_verb ddp_verb_plan, ddp_verb_show, ddp_verb_keys, ddp_verb_schema; /* explain.c */
 extern const ddp_verb ddp_verb_check, ddp_verb_topo;                                /* check.c */
 extern const ddp_verb ddp_verb_bench;                                               /* bench.c */
+extern const ddp_verb ddp_verb_ckpt;                                                /* ckpt.c */
+extern const ddp_verb ddp_verb_data;                                                /* data.c */
+extern const ddp_verb ddp_verb_postmortem;                                          /* postmortem.c */
 
 /* The job file and overrides of a verb, loaded. A file that is not there: INPUT with the nearest name in its
  * directory. `extra` is one more override that counts last, or NULL. */
 DDP_USE_RESULT ddp_error *ddp_verb_load_job(const ddp_arguments *arguments, const char *extra, ddp_job **job);
+
+/* The same with several more: `extras` ends with NULL. */
+DDP_USE_RESULT ddp_error *ddp_verb_load_job_with(const ddp_arguments *arguments, const char *const *extras,
+                                                 ddp_job **job);
 
 /* An option's value as a whole number in [min, max]; absent keeps *value. INPUT: names the option. */
 DDP_USE_RESULT ddp_error *ddp_verb_read_int(const char *option, const char *text, int64_t min, int64_t max,

@@ -11,6 +11,7 @@
 #include "core/files.h"
 #include "core/memory.h"
 #include "launcher/mpirun.h"
+#include "runtime/rank.h"
 
 #define LOG_BYTES (16u << 20)
 #define TAIL_BYTES (1 << 20) /* of the events: the last step is in there */
@@ -133,6 +134,8 @@ static void add_place(const ddp_verdict *verdict, ddp_text *out)
         ddp_text_add(out, verdict->plan->mpirun ? "" : ", before it was ready");
     else if (at->step <= 0)
         ddp_text_add(out, ", in phase %s before the first step", at->phase[0] ? at->phase : "start");
+    else if (at->phase[0] == '\0')
+        ddp_text_add(out, ", in step %lld", (long long)at->step);
     else
         ddp_text_add(out, ", in phase %s of step %lld", at->phase, (long long)at->step);
 }
@@ -156,6 +159,14 @@ static void add_set(const ddp_verdict *verdict, bool killed, ddp_text *out)
 static void write_interrupted(const ddp_verdict *verdict, ddp_text *out)
 {
     int signal = verdict->outcome->interrupted;
+    if (verdict->outcome->stopped == DDP_EXIT_SAVED) {
+        ddp_text_add(out,
+                     "ddprun: stopped after %lld step%s, all of it saved: run it again to go on from there\n",
+                     (long long)verdict->steps, verdict->steps == 1 ? "" : "s");
+        return;
+    }
+    if (verdict->outcome->stopped != 0)
+        signal = verdict->outcome->stopped - 128;
     ddp_text_add(out, "ddprun: interrupted by %s after %lld step%s; logs are in %s/logs\n",
                  name_signal(signal), (long long)verdict->steps, verdict->steps == 1 ? "" : "s",
                  verdict->run_dir);
@@ -172,8 +183,13 @@ static void write_unknown(const ddp_verdict *verdict, ddp_text *out)
 void ddp_verdict_write(const ddp_verdict *verdict, ddp_text *out)
 {
     int local_rank;
-    if (verdict->outcome->interrupted != 0) {
+    if (verdict->outcome->interrupted != 0 || verdict->outcome->stopped != 0) {
         write_interrupted(verdict, out);
+        return;
+    }
+    if (verdict->differ) {
+        ddp_text_add(out, "ddprun: error: the ranks do not agree: %s; logs are in %s/logs\n",
+                     verdict->outcome->why, verdict->run_dir);
         return;
     }
     if (verdict->rank < 0) {
@@ -215,17 +231,26 @@ static void add_int(ddp_json *json, const char *key, bool known, int64_t value)
         ddp_json_null(json, key);
 }
 
-static ddp_error *append_verdict(const ddp_verdict *verdict, ddp_text *line)
+static const char *name_host(const ddp_verdict *verdict)
 {
     int local_rank;
-    ddp_text cause = {0};
+    const char *name =
+        verdict->rank >= 0 ? ddp_plan_find(verdict->plan, verdict->rank, &local_rank)->name : "";
+    return *name != '\0' ? name : NULL;
+}
+
+ddp_error *ddp_verdict_append(const ddp_verdict *verdict)
+{
+    ddp_text line = {0}, cause = {0};
     const ddp_rendezvous_status *at = &verdict->outcome->at;
-    ddp_json json = ddp_events_begin(line, "verdict", ddp_clock_unix());
-    add_cause(verdict, &cause);
-    ddp_json_text(&json, "kind", verdict->hung ? "hang" : "crash");
+    ddp_json json = ddp_events_begin(&line, "verdict", ddp_clock_unix());
+    if (verdict->differ)
+        ddp_text_add(&cause, "%s", verdict->outcome->why);
+    else
+        add_cause(verdict, &cause);
+    ddp_json_text(&json, "kind", verdict->differ ? "mismatch" : verdict->hung ? "hang" : "crash");
     add_int(&json, "rank", verdict->rank >= 0, verdict->rank);
-    ddp_json_text(&json, "host",
-                  verdict->rank >= 0 ? ddp_plan_find(verdict->plan, verdict->rank, &local_rank)->name : NULL);
+    ddp_json_text(&json, "host", name_host(verdict));
     add_int(&json, "pid", verdict->pid > 0, verdict->pid);
     ddp_json_text(&json, "phase", at->phase[0] ? at->phase : NULL);
     add_int(&json, "step", !verdict->plan->mpirun, at->step);
@@ -236,22 +261,20 @@ static ddp_error *append_verdict(const ddp_verdict *verdict, ddp_text *line)
     ddp_json_null(&json, "advice");
     ddp_error *error = ddp_events_append(verdict->run_dir, &json);
     ddp_text_free(&cause);
+    ddp_text_free(&line);
     return error;
 }
 
-ddp_error *ddp_verdict_append(const ddp_verdict *verdict, double seconds)
+ddp_error *ddp_verdict_append_end(const char *run_dir, const char *outcome, int64_t steps, double seconds,
+                                  int code)
 {
     ddp_text line = {0};
-    const ddp_outcome *outcome = verdict->outcome;
-    ddp_error *error = outcome->interrupted == 0 ? append_verdict(verdict, &line) : NULL;
-    if (error == NULL) {
-        ddp_json json = ddp_events_begin(&line, "end", ddp_clock_unix());
-        ddp_json_text(&json, "outcome", outcome->interrupted ? "interrupted" : "failed");
-        ddp_json_int(&json, "steps", verdict->steps);
-        ddp_json_float(&json, "seconds", seconds);
-        ddp_json_int(&json, "exit", outcome->code);
-        error = ddp_events_append(verdict->run_dir, &json);
-    }
+    ddp_json json = ddp_events_begin(&line, "end", ddp_clock_unix());
+    ddp_json_text(&json, "outcome", outcome);
+    ddp_json_int(&json, "steps", steps);
+    ddp_json_float(&json, "seconds", seconds);
+    ddp_json_int(&json, "exit", code);
+    ddp_error *error = ddp_events_append(run_dir, &json);
     ddp_text_free(&line);
     return error;
 }

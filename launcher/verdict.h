@@ -12,6 +12,7 @@ typedef struct ddp_verdict {
     int signal, code; /* how it ended; both 0 = it did not */
     int pid;          /* 0 = not known */
     bool hung;
+    bool differ;   /* nobody in particular: the ranks are not at the same thing */
     int64_t steps; /* that all ranks have done */
     const ddp_outcome *outcome;
     const ddp_plan *plan;
@@ -26,7 +27,9 @@ ddp_verdict ddp_verdict_make(const ddp_plan *plan, const char *run_dir, const dd
 /* Two or three lines: who failed first, where, why, where its log is; who ended because of it. */
 void ddp_verdict_write(const ddp_verdict *verdict, ddp_text *out);
 
-/* Appends `verdict` (unless it was interrupted) and `end`. */
-DDP_USE_RESULT ddp_error *ddp_verdict_append(const ddp_verdict *verdict, double seconds);
+/* Appends the event `verdict`, of a job that was not interrupted; and `end`, of any that did not end well. */
+DDP_USE_RESULT ddp_error *ddp_verdict_append(const ddp_verdict *verdict);
+DDP_USE_RESULT ddp_error *ddp_verdict_append_end(const char *run_dir, const char *outcome, int64_t steps,
+                                                 double seconds, int code);
 
 #endif

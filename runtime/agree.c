@@ -12,6 +12,7 @@ static ddp_error *reduce(ddp_comm *comm, ddp_stream *stream, int64_t *values, in
     size_t bytes = (size_t)count * sizeof *values;
     DDP_TRY(ddp_device_alloc(comm->device, bytes, &device));
     ddp_stream_copy(stream, device, values, bytes);
+    comm->tag = DDP_TAG_AGREE;
     ddp_error *error = ddp_comm_all_reduce(comm, stream, device, count, DDP_I64, DDP_MIN);
     if (error == NULL)
         error = ddp_stream_wait(stream);
@@ -45,4 +46,12 @@ ddp_error *ddp_agree(ddp_comm *comm, ddp_stream *stream, const ddp_claim *claims
                                   "every rank must run the same executable on the same files"));
     }
     return error;
+}
+
+ddp_error *ddp_agree_all(ddp_comm *comm, ddp_stream *stream, bool mine, bool *all)
+{
+    int64_t value = mine;
+    DDP_TRY_AS(reduce(comm, stream, &value, 1), "asking all ranks");
+    *all = value != 0;
+    return NULL;
 }

@@ -13,4 +13,7 @@ typedef struct ddp_claim {
  * a claim differs (the same error on every rank). */
 DDP_USE_RESULT ddp_error *ddp_agree(ddp_comm *comm, ddp_stream *stream, const ddp_claim *claims, int count);
 
+/* Collective, waits. *all = whether `mine` is true on every rank. */
+DDP_USE_RESULT ddp_error *ddp_agree_all(ddp_comm *comm, ddp_stream *stream, bool mine, bool *all);
+
 #endif

@@ -14,7 +14,13 @@
 
 #define MAX_ADDED 32
 
-static const ddp_device_ops *const devices[] = {&ddp_device_cpu_ops, NULL};
+static const ddp_device_ops *const devices[] = {
+    &ddp_device_cpu_ops,
+#if DDP_WITH_CUDA
+    &ddp_device_cuda_ops,
+#endif
+    NULL,
+};
 
 static const ddp_comm_ops *const comms[] = {
     &ddp_comm_self_ops,

@@ -20,7 +20,7 @@ static ddp_error *add_slice(ddp_trainer *trainer)
         for (int64_t first = 0; first < count; first += setup->tile) {
             ddp_batch batch = trainer_batch(trainer, trainer->eval.input, trainer->eval.target, first,
                                             count - first < setup->tile ? count - first : setup->tile);
-            DDP_TRY(trainer->model->ops->forward(trainer->model, &batch, 0, trainer->totals));
+            DDP_TRY(trainer->model->ops->forward(trainer->model, &batch, 0, &trainer->totals->loss));
         }
         DDP_TRY(ddp_stream_wait(trainer->compute)); /* the host buffers are filled again */
     }
@@ -33,6 +33,7 @@ ddp_error *trainer_evaluate(ddp_trainer *trainer, ddp_loss *totals)
     ddp_stream_zero(trainer->compute, trainer->totals, sizeof *trainer->totals);
     DDP_TRY_AS(add_slice(trainer), "evaluating");
     DDP_TRY(ddp_stream_wait(trainer->compute));
+    trainer->env.comm->tag = DDP_TAG_EVAL;
     DDP_TRY_AS(ddp_comm_all_reduce(trainer->env.comm, trainer->comm_stream, trainer->totals,
                                    sizeof *totals / sizeof(double), DDP_F64, DDP_SUM),
                "adding up the evaluation of all ranks");

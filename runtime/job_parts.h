@@ -27,7 +27,7 @@ typedef struct job_section {
     bool is_numeric;                               /* part of the digest: decides the numbers of a run */
 } job_section;
 
-#define JOB_SECTIONS 10
+#define JOB_SECTIONS 12
 extern const job_section job_sections[JOB_SECTIONS]; /* the top of the file first */
 
 const job_section *job_section_find(const char *name);

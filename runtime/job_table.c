@@ -15,6 +15,9 @@ static const char *const comm_threads[] = {"auto", "true", "false", NULL};
 static const char *const vias[] = {"auto", "local", "mpirun", "srun", NULL};
 static const char *const traces[] = {"samples", "checksum", NULL};
 
+static const char *const tails[] = {"drop", "pad-weighted", NULL};
+static const char *const on_errors[] = {"warn", "fail", NULL};
+
 static const ddp_field top_fields[] = {
     {.key = "name",
      .type = DDP_FIELD_TEXT,
@@ -47,6 +50,14 @@ static const ddp_field data_fields[] = {
      .offset = MEMBER(data.shuffle),
      .fallback = "true",
      .help = "a new order each epoch, from seed and epoch alone"},
+    {.key = "tail",
+     .type = DDP_FIELD_CHOICE,
+     .offset = MEMBER(data.tail),
+     .fallback = "drop",
+     .choices = tails,
+     .help =
+         "samples that do not fill an epoch's last batch: left to another epoch's order, or trained on in "
+         "a shorter batch, each sample of it weighing as much as in a full one"},
     {.key = "prefetch",
      .type = DDP_FIELD_INT,
      .offset = MEMBER(data.prefetch),
@@ -224,6 +235,50 @@ static const ddp_field parallel_fields[] = {
     DDP_FIELD_END,
 };
 
+static const ddp_field checkpoint_fields[] = {
+    {.key = "every",
+     .type = DDP_FIELD_INT,
+     .offset = MEMBER(checkpoint.every),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e12,
+     .unit = "steps",
+     .help = "steps between checkpoints, one more at the end; 0: no checkpoints"},
+    {.key = "keep",
+     .type = DDP_FIELD_INT,
+     .offset = MEMBER(checkpoint.keep),
+     .fallback = "3",
+     .min = 1,
+     .max = 1e9,
+     .help = "newest checkpoints that stay; older ones are deleted once a newer one is complete"},
+    {.key = "keep_best",
+     .type = DDP_FIELD_BOOL,
+     .offset = MEMBER(checkpoint.keep_best),
+     .fallback = "false",
+     .help = "the checkpoint with the lowest validation loss stays, too; each save is evaluated first"},
+    {.key = "resume",
+     .type = DDP_FIELD_TEXT,
+     .offset = MEMBER(checkpoint.resume),
+     .fallback = "auto",
+     .help =
+         "auto: from the newest complete checkpoint of the run directory, if there is one; none: from the "
+         "start; or the path of a checkpoint or of another run directory"},
+    {.key = "force",
+     .type = DDP_FIELD_BOOL,
+     .offset = MEMBER(checkpoint.force),
+     .fallback = "false",
+     .help =
+         "resume although the model, the data or the order of samples is another; what does not fit starts "
+         "anew"},
+    {.key = "on_error",
+     .type = DDP_FIELD_CHOICE,
+     .offset = MEMBER(checkpoint.on_error),
+     .fallback = "warn",
+     .choices = on_errors,
+     .help = "when a checkpoint cannot be saved: a loud warning, or the end of the job"},
+    DDP_FIELD_END,
+};
+
 static const ddp_field watchdog_fields[] = {
     {.key = "timeout_s",
      .type = DDP_FIELD_FLOAT,
@@ -257,6 +312,26 @@ static const ddp_field watchdog_fields[] = {
      .max = 1e7,
      .unit = "s",
      .help = "the same while evaluating; 0: for ever"},
+    DDP_FIELD_END,
+};
+
+static const ddp_field restart_fields[] = {
+    {.key = "max",
+     .type = DDP_FIELD_INT,
+     .offset = MEMBER(restart.max),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e6,
+     .help = "attempts after a crash, a hang or a lost rank, each from the newest complete checkpoint; needs "
+             "checkpoint.every"},
+    {.key = "min_ranks",
+     .type = DDP_FIELD_INT,
+     .offset = MEMBER(restart.min_ranks),
+     .fallback = "1",
+     .min = 1,
+     .max = 65536,
+     .unit = "ranks",
+     .help = "fewest ranks to go on with, when the job fails twice before it has done a step"},
     DDP_FIELD_END,
 };
 
@@ -414,7 +489,9 @@ const job_section job_sections[JOB_SECTIONS] = {
      .help = "who computes, and how ranks agree",
      .fields = parallel_fields,
      .is_numeric = true},
+    {.name = "checkpoint", .help = "what is saved, and where a run goes on", .fields = checkpoint_fields},
     {.name = "watchdog", .help = "when a silent rank counts as lost", .fields = watchdog_fields},
+    {.name = "restart", .help = "what happens after a failure", .fields = restart_fields},
     {.name = "launch", .help = "how ranks are started", .fields = launch_fields},
     {.name = "metrics", .help = "what is reported", .fields = metrics_fields},
 };

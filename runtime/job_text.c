@@ -1,7 +1,9 @@
 /* A job written back: as YAML that reads to the same job, and as one number. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/files.h"
+#include "core/memory.h"
 #include "core/rng.h"
 #include "runtime/job_parts.h"
 
@@ -73,4 +75,71 @@ uint64_t ddp_job_digest(const ddp_job *job)
     uint64_t digest = ddp_rng_hash(0, ddp_text_get(&text), text.length);
     ddp_text_free(&text);
     return digest;
+}
+
+static ddp_error *add_setting(ddp_pairs *settings, size_t *capacity, const job_section *section,
+                              const char *key, const char *value)
+{
+    ddp_text name = {0};
+    void *at = settings->at;
+    ddp_error *error = ddp_memory_grow(&at, capacity, settings->count + 1, sizeof *settings->at);
+    settings->at = at;
+    if (error != NULL)
+        return error;
+    job_key_write(section, key, &name);
+    ddp_pair *pair = &settings->at[settings->count];
+    error = ddp_memory_text(ddp_text_get(&name), &pair->name);
+    ddp_text_free(&name);
+    if (error != NULL)
+        return error;
+    settings->count++;
+    return ddp_memory_text(value, &pair->value);
+}
+
+static ddp_error *add_settings(ddp_pairs *settings, size_t *capacity, const job_section *section,
+                               const ddp_field *fields, const void *base)
+{
+    ddp_error *error = NULL;
+    for (; fields != NULL && fields->key != NULL && error == NULL; fields++) {
+        ddp_text value = {0};
+        ddp_field_write(fields, base, &value); /* "null" where it is absent */
+        error = add_setting(settings, capacity, section, fields->key, ddp_text_get(&value));
+        ddp_text_free(&value);
+    }
+    return error;
+}
+
+ddp_error *ddp_job_settings(const ddp_job *job, ddp_pairs *settings)
+{
+    ddp_pairs made = {0};
+    size_t capacity = 0;
+    ddp_error *error = NULL;
+    for (size_t i = 0; i < JOB_SECTIONS && error == NULL; i++) {
+        const job_section *section = &job_sections[i];
+        const job_kind *kind = &job->text->kinds[i];
+        if (!section->is_numeric)
+            continue;
+        if (section->kind_at != NULL)
+            error = add_setting(&made, &capacity, section, section->kind_key, kind->name);
+        if (error == NULL)
+            error = add_settings(&made, &capacity, section, section->fields, job);
+        if (error == NULL)
+            error = add_settings(&made, &capacity, section, kind->fields, job->text->settings[i]);
+    }
+    if (error != NULL) {
+        ddp_pairs_free(&made);
+        return error;
+    }
+    *settings = made;
+    return NULL;
+}
+
+void ddp_pairs_free(ddp_pairs *pairs)
+{
+    for (size_t i = 0; i < pairs->count; i++) {
+        free(pairs->at[i].name);
+        free(pairs->at[i].value);
+    }
+    free(pairs->at);
+    *pairs = (ddp_pairs){0};
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,10 +13,13 @@
 #include "core/clock.h"
 #include "core/fault.h"
 #include "core/files.h"
+#include "core/flight.h"
 #include "core/memory.h"
 #include "core/text.h"
+#include "runtime/agree.h"
 #include "runtime/bind.h"
 #include "runtime/builtins.h"
+#include "runtime/channel.h"
 #include "runtime/trainer.h"
 
 #define WEIGHTS_NAME "weights.safetensors"
@@ -26,13 +30,15 @@ typedef struct life {
     const ddp_rank_config *config;
     ddp_bind_share share;
     ddp_rendezvous *rendezvous;
+    ddp_flight *flight; /* NULL where it could not be made */
+    ddp_channel *channel;
     ddp_device *device;
     ddp_comm *comm;
     ddp_setup setup;
     ddp_reporter *reporter;
     ddp_trainer *trainer;
     ddp_rank_info *ranks; /* comm's world of them, on every rank */
-    char comm_text[64], weights_path[4096];
+    char comm_text[64], device_text[272], weights_path[4096];
 } life;
 
 static ddp_error *read_number(const char *name, int fallback, int *value)
@@ -119,11 +125,15 @@ static ddp_error *open_device(life *life)
     int asked = life->job->parallel.comm_thread;
     int threads = life->job->parallel.threads == DDP_AUTO ? cores : (int)life->job->parallel.threads;
     ddp_device_config config = {
+        .index = life->setup.gpus > 0 ? life->config->local_rank % life->setup.gpus : 0,
         .threads = threads,
         .comm_thread = life->config->world > 1 && (asked == AUTO ? threads < cores : asked == YES),
         .compute = DDP_F32,
     };
-    return life->setup.device->open(&config, &life->device);
+    DDP_TRY(life->setup.device->open(&config, &life->device));
+    snprintf(life->device_text, sizeof life->device_text, "%s%s%s%s", life->device->description,
+             life->setup.no_gpu[0] ? " (no GPU: " : "", life->setup.no_gpu, life->setup.no_gpu[0] ? ")" : "");
+    return NULL;
 }
 
 static const ddp_comm_ops *find_comm(const char *name)
@@ -150,7 +160,11 @@ static ddp_error *open_comm(life *life)
         .rendezvous_fd = config->rendezvous_fd,
         .timeout_s = life->job->watchdog.startup_s,
     };
+    ddp_flight_call meeting = {.op = DDP_FLIGHT_OPEN, .dtype = DDP_U8, .count = config->world};
+    uint64_t recorded = ddp_flight_issue(life->flight, &meeting);
     DDP_TRY_AS(ops->open(&comm, &life->comm), "meeting the other ranks");
+    ddp_flight_done(life->flight, recorded);
+    life->comm->flight = life->flight;
     snprintf(life->comm_text, sizeof life->comm_text, "%s, overlap %s", name,
              life->job->parallel.overlap ? (life->device->config.comm_thread ? "on (own thread)" : "on")
                                          : "off");
@@ -167,13 +181,16 @@ static ddp_error *gather_ranks(life *life)
     DDP_GO(ddp_memory_make((size_t)life->comm->world, sizeof *life->ranks, &host));
     life->ranks = host;
     ddp_rank_info *mine = &life->ranks[life->comm->rank];
-    *mine = (ddp_rank_info){
-        .rank = life->comm->rank, .local_rank = life->comm->local_rank, .pid = getpid(), .gpu = -1};
+    *mine = (ddp_rank_info){.rank = life->comm->rank,
+                            .local_rank = life->comm->local_rank,
+                            .pid = getpid(),
+                            .gpu = life->setup.gpus > 0 ? life->device->config.index : -1};
     gethostname(mine->host, sizeof mine->host - 1);
     snprintf(mine->cores, sizeof mine->cores, "%s", life->share.cores);
     DDP_GO(ddp_device_alloc(life->device, bytes, &gathered));
     DDP_GO(ddp_stream_open(life->device, DDP_STREAM_COMM, &stream));
     ddp_stream_copy(stream, gathered, life->ranks, bytes);
+    life->comm->tag = DDP_TAG_RANKS;
     DDP_GO(ddp_comm_all_gather(life->comm, stream, gathered, sizeof *mine, DDP_U8));
     DDP_GO(ddp_stream_wait(stream));
     ddp_stream_copy(stream, life->ranks, gathered, bytes);
@@ -215,7 +232,7 @@ static void report_start(life *life)
     record.start.job = life->job->name;
     record.start.model = life->job->model.ops->name;
     record.start.device_name = setup->device->name;
-    record.start.device = life->device->description;
+    record.start.device = life->device_text;
     record.start.comm = life->comm_text;
     record.start.run_dir = life->config->run_dir;
     record.start.train = setup->train->description;
@@ -232,14 +249,16 @@ static void report_start(life *life)
     record.start.accumulation = (int)setup->accumulation;
     record.start.world = life->comm->world;
     record.start.ranks = life->ranks;
+    record.start.resumed_from = ddp_trainer_resumed(life->trainer, &record.start.resumed_step);
     record.start.startup_s = ddp_clock_now() - life->config->started;
     ddp_reporter_add(life->reporter, &record);
 }
 
-static void report_end(life *life, const ddp_trainer_result *result)
+static void report_end(life *life, const ddp_trainer_result *result, int code)
 {
     ddp_record record = {.kind = DDP_RECORD_END, .step = result->steps};
-    record.end.outcome = "done";
+    record.end.outcome = result->stopped ? "interrupted" : "done";
+    record.end.exit = code;
     record.end.steps = result->steps;
     record.end.items = result->items;
     record.end.skipped = result->skipped;
@@ -249,7 +268,7 @@ static void report_end(life *life, const ddp_trainer_result *result)
     record.end.eval_loss = result->eval_loss;
     record.end.accuracy = result->accuracy;
     record.end.items_per_s = result->seconds > 0 ? (double)result->items / result->seconds : NAN;
-    record.end.weights = life->weights_path;
+    record.end.weights = result->stopped ? NULL : life->weights_path;
     ddp_reporter_add(life->reporter, &record);
 }
 
@@ -257,6 +276,18 @@ static void tell(life *life, const char *phase)
 {
     if (life->rendezvous != NULL)
         ddp_rendezvous_tell(life->rendezvous, life->config->local_rank, phase, -1);
+    ddp_channel_tell(life->channel, phase, -1);
+    ddp_flight_phase(life->flight, phase);
+}
+
+/* Without its recorder a rank trains as well; only who looks for the reason of a hang sees less. */
+static void open_flight(life *life)
+{
+    const ddp_rank_config *config = life->config;
+    ddp_error *error = ddp_flight_open(config->run_dir, config->rank, config->world, &life->flight);
+    if (error != NULL)
+        ddp_log(DDP_WARN, "flight", "no flight recorder: %s", ddp_error_message(error));
+    ddp_error_free(error);
 }
 
 static ddp_error *open_life(life *life)
@@ -274,6 +305,8 @@ static ddp_error *open_life(life *life)
                                    config->rendezvous_fd);
         DDP_TRY(ddp_rendezvous_open(fd, &life->rendezvous));
     }
+    DDP_TRY(ddp_channel_open(getenv("DDP_CONTROL"), config->rank, &life->channel));
+    open_flight(life);
     tell(life, "init");
     ddp_fault_phase("init");
     DDP_TRY(bind_cores(life));
@@ -288,43 +321,73 @@ static ddp_error *open_life(life *life)
         .device = life->device,
         .comm = life->comm,
         .rendezvous = life->rendezvous,
+        .channel = life->channel,
         .reporter = life->reporter,
         .run_dir = config->run_dir,
     };
     return ddp_trainer_open(&env, &life->trainer);
 }
 
-static ddp_error *train(life *life)
+/* Asked to stop, and did. Nobody leaves before rank 0 has seen the checkpoint whole and said so: whoever
+ * leaves first may take the others along. */
+static ddp_error *leave_early(life *life, const ddp_trainer_result *result, int *code)
+{
+    ddp_stream *stream;
+    bool saved;
+    DDP_TRY(ddp_stream_open(life->device, DDP_STREAM_COMM, &stream));
+    ddp_error *error = ddp_agree_all(life->comm, stream, result->saved, &saved);
+    int signal = ddp_channel_stop(life->channel);
+    *code = saved ? DDP_EXIT_SAVED : 128 + (signal != 0 ? signal : SIGTERM);
+    if (error == NULL && life->config->rank == 0) {
+        report_end(life, result, *code);
+        ddp_reporter_flush(life->reporter);
+    }
+    tell(life, "stopped");
+    if (error == NULL)
+        error = ddp_comm_barrier(life->comm, stream);
+    if (error == NULL)
+        error = ddp_stream_wait(stream);
+    ddp_stream_close(stream);
+    return error;
+}
+
+static ddp_error *train(life *life, int *code)
 {
     ddp_trainer_result result;
     if (life->config->rank == 0)
         report_start(life);
     DDP_TRY(ddp_trainer_run(life->trainer, &result));
+    if (result.stopped)
+        return leave_early(life, &result, code);
     snprintf(life->weights_path, sizeof life->weights_path, "%s/" WEIGHTS_NAME, life->config->run_dir);
     DDP_TRY_AS(ddp_trainer_save(life->trainer, life->weights_path), "saving the trained weights");
     tell(life, "end");
     if (life->config->rank == 0)
-        report_end(life, &result);
+        report_end(life, &result, 0);
     return NULL;
 }
 
 static void close_life(life *life)
 {
     ddp_trainer_close(life->trainer);
+    ddp_channel_close(life->channel);
     ddp_reporter_close(life->reporter);
     ddp_comm_close(life->comm);
     ddp_device_close(life->device);
     ddp_setup_free(&life->setup);
     ddp_rendezvous_close(life->rendezvous);
+    ddp_flight_close(life->flight);
     free(life->ranks);
 }
 
-ddp_error *ddp_rank_run(const ddp_job *job, const ddp_rank_config *config)
+ddp_error *ddp_rank_run(const ddp_job *job, const ddp_rank_config *config, int *code)
 {
     life life = {.job = job, .config = config};
+    *code = 0;
+    ddp_channel_block();
     ddp_error *error = open_life(&life);
     if (error == NULL)
-        error = train(&life);
+        error = train(&life, code);
     if (error != NULL && life.comm != NULL && ddp_error_get_kind(error) != DDP_ERR_PEER)
         ddp_comm_abort(life.comm,
                        ddp_error_message(error)); /* the others end now, and say whose fault it was */

@@ -5,6 +5,8 @@
  *                        OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE say it
  *   DDP_RENDEZVOUS_FD    fd number of the inherited rendezvous (one host, started by ddprun itself)
  *   DDP_TERMINAL         width of the terminal behind the launcher; absent or 0: plain lines
+ *   DDP_CONTROL          where the launcher listens (channel.h); absent: nobody does
+ *   DDP_ATTEMPT          1, and one more at each restart
  *   DDP_STARTED          ddp_clock_now() of the launcher's first line, as text
  * Everything else comes from RUN_DIR/resolved.yaml; the variables of launch.env are set from there by the
  * rank itself, so they arrive byte for byte on every host.
@@ -32,7 +34,11 @@ typedef struct ddp_rank_config {
  * OMPI_COMM_WORLD_RANK is there). INPUT: half of it is there, or it is no number. */
 DDP_USE_RESULT ddp_error *ddp_rank_identify(ddp_rank_config *config, bool *is_rank);
 
-/* Lives the rank's life. NULL = trained to the end. The caller prints the error and exits with its code. */
-DDP_USE_RESULT ddp_error *ddp_rank_run(const ddp_job *job, const ddp_rank_config *config);
+#define DDP_EXIT_SAVED 75 /* stopped after a complete checkpoint: run again to go on */
+
+/* Lives the rank's life. NULL = trained to the end (*code 0), or asked to stop and did (*code:
+ * DDP_EXIT_SAVED, or 128 + the signal where nothing was saved). The caller prints the error and exits with
+ * its code. */
+DDP_USE_RESULT ddp_error *ddp_rank_run(const ddp_job *job, const ddp_rank_config *config, int *code);
 
 #endif

@@ -14,15 +14,16 @@
 #define QUEUE_LENGTH 1024
 #define MAX_SINKS 8
 #define CLOSE_LIMIT_S 5.0
+#define FLUSH_LIMIT_S 1.0
 
 struct ddp_reporter {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t filled, emptied;
     ddp_record queue[QUEUE_LENGTH];
-    size_t head, count; /* guarded by lock, as are the next two */
-    bool closing, done;
-    atomic_bool abandoned; /* nobody waits any more: what records point to may be gone */
+    size_t head, count;         /* guarded by lock, as are the next lines */
+    bool closing, done, giving; /* giving: a record is at the sinks */
+    atomic_bool abandoned;      /* nobody waits any more: what records point to may be gone */
     int64_t dropped;
     ddp_sink *sinks[MAX_SINKS];
     int sink_count;
@@ -58,12 +59,15 @@ static void *work(void *argument)
         ddp_record record = reporter->queue[reporter->head];
         reporter->head = (reporter->head + 1) % QUEUE_LENGTH;
         reporter->count--;
+        reporter->giving = true;
         pthread_cond_signal(&reporter->emptied);
         pthread_mutex_unlock(&reporter->lock);
         give(reporter, &record);
         if (record.kind == DDP_RECORD_TRACE)
             free((void *)record.trace.samples);
         pthread_mutex_lock(&reporter->lock);
+        reporter->giving = false;
+        pthread_cond_signal(&reporter->emptied);
     }
     reporter->done = true;
     pthread_cond_signal(&reporter->emptied);
@@ -137,13 +141,29 @@ void ddp_reporter_add(ddp_reporter *reporter, const ddp_record *record)
     pthread_mutex_unlock(&reporter->lock);
 }
 
+static struct timespec limit_after(double seconds)
+{
+    struct timespec limit;
+    clock_gettime(CLOCK_MONOTONIC, &limit);
+    limit.tv_sec += (time_t)seconds;
+    return limit;
+}
+
+void ddp_reporter_flush(ddp_reporter *reporter)
+{
+    struct timespec limit = limit_after(FLUSH_LIMIT_S);
+    int late = 0;
+    pthread_mutex_lock(&reporter->lock);
+    while ((reporter->count > 0 || reporter->giving) && late == 0)
+        late = pthread_cond_timedwait(&reporter->emptied, &reporter->lock, &limit);
+    pthread_mutex_unlock(&reporter->lock);
+}
+
 void ddp_reporter_close(ddp_reporter *reporter)
 {
     if (reporter == NULL)
         return;
-    struct timespec limit;
-    clock_gettime(CLOCK_MONOTONIC, &limit);
-    limit.tv_sec += (time_t)CLOSE_LIMIT_S;
+    struct timespec limit = limit_after(CLOSE_LIMIT_S);
     pthread_mutex_lock(&reporter->lock);
     reporter->closing = true;
     pthread_cond_signal(&reporter->filled);

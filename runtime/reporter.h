@@ -16,6 +16,9 @@ DDP_USE_RESULT ddp_error *ddp_reporter_open(const ddp_sink_ops *const *sinks, co
  * set here. From one thread. */
 void ddp_reporter_add(ddp_reporter *reporter, const ddp_record *record);
 
+/* Waits until all that was added is written, at most a second if a sink is stuck. From the same thread. */
+void ddp_reporter_flush(ddp_reporter *reporter);
+
 /* Writes what is queued, at most for a few seconds if a sink is stuck, and closes the sinks. NULL is fine. */
 void ddp_reporter_close(ddp_reporter *reporter);
 

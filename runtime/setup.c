@@ -2,9 +2,11 @@
 #include "runtime/setup.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/memory.h"
+#include "core/nvml.h"
 #include "core/text.h"
 #include "runtime/builtins.h"
 #include "runtime/data/sampler.h"
@@ -43,28 +45,77 @@ static ddp_error *locate_setting(ddp_error *error, const ddp_job *job, const cha
     return ddp_error_locate(error, fallback);
 }
 
-static ddp_error *choose_device(const ddp_job *job, ddp_setup *setup)
+static const ddp_device_ops *find_device(const char *name)
 {
-    static const char *const names[] = {
-        [DDP_DEVICE_AUTO] = "cpu", [DDP_DEVICE_CPU] = "cpu", [DDP_DEVICE_CUDA] = "cuda"};
-    const char *wanted = names[job->parallel.device];
+    for (const ddp_device_ops *const *ops = ddp_builtin_devices(); *ops != NULL; ops++)
+        if (strcmp((*ops)->name, name) == 0)
+            return *ops;
+    return NULL;
+}
+
+static bool has_comm(const char *name)
+{
+    for (const ddp_comm_ops *const *ops = ddp_builtin_comms(); *ops != NULL; ops++)
+        if (strcmp((*ops)->name, name) == 0)
+            return true;
+    return false;
+}
+
+static ddp_error *refuse_device(const ddp_job *job, const char *wanted)
+{
     ddp_text has = {0};
-    for (const ddp_device_ops *const *ops = ddp_builtin_devices(); *ops != NULL; ops++) {
+    for (const ddp_device_ops *const *ops = ddp_builtin_devices(); *ops != NULL; ops++)
         ddp_text_add(&has, "%s%s", has.length > 0 ? ", " : "", (*ops)->name);
-        if (strcmp((*ops)->name, wanted) == 0)
-            setup->device = *ops;
-    }
-    ddp_error *error = NULL;
-    if (setup->device == NULL)
-        error = ddp_error_at(DDP_ERR_INPUT, place_of(job, &job->parallel.device),
-                             "parallel.device: \"%s\" is not in this build (has: %s)", wanted,
-                             ddp_text_get(&has));
-    else if (strcmp(setup->device->name, "cpu") == 0 && job->train.precision != DDP_PRECISION_FP32)
-        error = ddp_error_help(ddp_error_at(DDP_ERR_INPUT, place_of(job, &job->train.precision),
-                                            "train.precision: the cpu computes in fp32 only"),
-                               "train.precision=fp32");
+    ddp_error *error =
+        ddp_error_at(DDP_ERR_INPUT, place_of(job, &job->parallel.device),
+                     "parallel.device: \"%s\" is not in this build (has: %s)", wanted, ddp_text_get(&has));
     ddp_text_free(&has);
     return error;
+}
+
+/* auto: GPUs where build, machine and number of ranks allow it; otherwise the cpu, and why is kept to be said
+ * once. The choice depends on job and host alone, so launcher and ranks come to the same one. */
+static void choose_automatically(const ddp_job *job, int world, const ddp_gpus *gpus, ddp_setup *setup)
+{
+    bool several = world > 1 || (world == 0 && job->parallel.ranks > 1);
+    setup->device = find_device("cpu");
+    if (find_device("cuda") == NULL)
+        return;
+    if (gpus->count == 0)
+        snprintf(setup->no_gpu, sizeof setup->no_gpu, "%s", gpus->why);
+    else if (several && !has_comm("nccl"))
+        snprintf(setup->no_gpu, sizeof setup->no_gpu,
+                 "several ranks on GPUs need NCCL, which this build lacks");
+    else
+        setup->device = find_device("cuda");
+}
+
+static ddp_error *choose_device(const ddp_job *job, int world, ddp_setup *setup)
+{
+    ddp_gpus gpus = {.count = 0};
+    ddp_place place = place_of(job, &job->parallel.device);
+    if (job->parallel.device != DDP_DEVICE_CPU && find_device("cuda") != NULL)
+        ddp_gpus_read(&gpus);
+    if (job->parallel.device == DDP_DEVICE_AUTO)
+        choose_automatically(job, world, &gpus, setup);
+    else
+        setup->device = find_device(job->parallel.device == DDP_DEVICE_CUDA ? "cuda" : "cpu");
+    if (setup->device == NULL)
+        return refuse_device(job, "cuda");
+    if (setup->device->host_memory)
+        gpus.count = 0;
+    else if (gpus.count == 0)
+        return ddp_error_help(
+            ddp_error_at(DDP_ERR_MACHINE, place, "parallel.device: no GPU can be used: %s", gpus.why),
+            "%s; parallel.device=cpu works without", gpus.help);
+    setup->gpus = gpus.count;
+    setup->gpu_bytes = gpus.count > 0 ? gpus.at[0].bytes : 0;
+    if (job->train.precision != DDP_PRECISION_FP32)
+        return ddp_error_help(ddp_error_at(DDP_ERR_INPUT, place_of(job, &job->train.precision),
+                                           "train.precision: the %s computes in fp32 only",
+                                           setup->device->name),
+                              "train.precision=fp32");
+    return NULL;
 }
 
 static ddp_error *describe_model(const ddp_job *job, ddp_setup *setup)
@@ -146,24 +197,37 @@ static ddp_error *help_with_batch(ddp_error *error, const ddp_job *job, int64_t 
     return error;
 }
 
+/* More ranks than there are cores, or GPUs, to run them. */
+static ddp_error *refuse_ranks(const ddp_job *job, int64_t places, const ddp_setup *setup)
+{
+    const char *what = setup->gpus > 0 ? "GPU" : "core";
+    return ddp_error_help(
+        ddp_error_at(DDP_ERR_INPUT, place_of(job, &job->parallel.ranks),
+                     "parallel.ranks: %" PRId64 " ranks, but %" PRId64 " %s%s may be used here",
+                     job->parallel.ranks, places, what, places == 1 ? "" : "s"),
+        "parallel.ranks=%" PRId64 ", or launch.oversubscribe=true to share %ss", places, what);
+}
+
 static ddp_error *choose_world(const ddp_job *job, int world, int64_t places, ddp_setup *setup)
 {
     int64_t asked = job->parallel.ranks;
+    bool alone = setup->gpus > 0 && !has_comm("nccl");
     if (world > 0) {
         setup->world = world;
     } else if (asked == DDP_AUTO) {
-        setup->world = (int)places;
+        setup->world = alone ? 1 : (int)places;
         while (setup->world > 1 && !divides(job, setup->world))
             setup->world--;
     } else {
         setup->world = (int)asked;
         if (asked > places && !job->launch.oversubscribe)
-            return ddp_error_help(
-                ddp_error_at(DDP_ERR_INPUT, place_of(job, &job->parallel.ranks),
-                             "parallel.ranks: %" PRId64 " ranks, but %" PRId64 " core%s may be used here",
-                             asked, places, places == 1 ? "" : "s"),
-                "parallel.ranks=%" PRId64 ", or launch.oversubscribe=true to share cores", places);
+            return refuse_ranks(job, places, setup);
     }
+    if (alone && setup->world > 1)
+        return ddp_error_help(
+            ddp_error_at(DDP_ERR_INPUT, place_of(job, &job->parallel.ranks),
+                         "parallel.ranks: %d ranks on GPUs need NCCL, which this build lacks", setup->world),
+            "parallel.ranks=1, or parallel.device=cpu");
     return NULL;
 }
 
@@ -199,10 +263,17 @@ static ddp_error *count_steps(const ddp_job *job, ddp_setup *setup)
     ddp_place place = ddp_job_where(job, &job->data.train);
     if (place.file == NULL)
         place = place_of(job, &job->train.global_batch);
-    DDP_TRY(ddp_error_locate(ddp_sampler_check(setup->train->count, setup->global_batch), place));
-    ddp_sampler sampler = {.count = setup->train->count, .global_batch = setup->global_batch};
-    setup->steps_per_epoch = ddp_sampler_steps_per_epoch(&sampler);
-    setup->dropped = setup->train->count % setup->global_batch;
+    bool pad = job->data.tail == DDP_TAIL_PAD;
+    DDP_TRY(ddp_error_locate(ddp_sampler_check(setup->train->count, pad ? 1 : setup->global_batch), place));
+    setup->sampler = (ddp_sampler){
+        .count = setup->train->count,
+        .seed = (uint64_t)job->train.seed,
+        .shuffle = job->data.shuffle,
+        .pad = job->data.tail == DDP_TAIL_PAD,
+        .global_batch = setup->global_batch,
+    };
+    setup->steps_per_epoch = ddp_sampler_steps_per_epoch(&setup->sampler);
+    setup->dropped = setup->sampler.pad ? 0 : setup->train->count % setup->global_batch;
     setup->steps = job->train.steps;
     int64_t batches;
     if ((job->train.steps == 0 &&
@@ -214,17 +285,34 @@ static ddp_error *count_steps(const ddp_job *job, ddp_setup *setup)
     return NULL;
 }
 
+static ddp_error *check_saves(const ddp_job *job, const ddp_setup *setup)
+{
+    if (job->restart.max > 0 && job->checkpoint.every == 0)
+        return ddp_error_help(
+            ddp_error_at(DDP_ERR_INPUT, place_of(job, &job->restart.max),
+                         "restart.max: a restart goes on from a checkpoint, and there are none"),
+            "checkpoint.every=N saves one every N steps");
+    if (!job->checkpoint.keep_best || job->data.validation != NULL || setup->validation != NULL)
+        return NULL;
+    return ddp_error_help(
+        ddp_error_at(DDP_ERR_INPUT, place_of(job, &job->checkpoint.keep_best),
+                     "checkpoint.keep_best: which one is best is told by the validation loss, and "
+                     "there is no data.validation"),
+        "give data.validation, or leave keep_best out");
+}
+
 ddp_error *ddp_setup_make(const ddp_job *job, int world, int cores, int hosts, ddp_setup *setup)
 {
     ddp_setup made = {.job = job};
-    ddp_error *error = choose_device(job, &made);
+    ddp_error *error = choose_device(job, world, &made);
     ddp_error *model = describe_model(job, &made);
     error = ddp_error_join(error, model);
     if (model == NULL) {
         error = ddp_error_join(error, open_dataset(job, DDP_TRAIN, &made, &made.train));
         error = ddp_error_join(error, open_dataset(job, DDP_VALIDATION, &made, &made.validation));
     }
-    ddp_error *ranks = choose_world(job, world, (int64_t)cores * hosts, &made);
+    error = ddp_error_join(error, check_saves(job, &made));
+    ddp_error *ranks = choose_world(job, world, (int64_t)(made.gpus > 0 ? made.gpus : cores) * hosts, &made);
     if (ranks == NULL)
         ranks = divide_batch(job, &made);
     if (ranks == NULL && made.train != NULL)
@@ -264,6 +352,9 @@ ddp_setup_bytes ddp_setup_count_bytes(const ddp_setup *setup)
         .activations = job->model.ops->activation_bytes(job->model.settings, setup->tile),
         .data = sample_bytes * (setup->micro_batch * (job->data.prefetch + 1) + setup->eval_batch),
     };
-    bytes.total = bytes.weights + bytes.gradients + bytes.optimizer + bytes.activations + bytes.data;
+    if (job->checkpoint.every > 0)
+        bytes.checkpoint = (bytes.weights + bytes.optimizer) / setup->world;
+    bytes.total =
+        bytes.weights + bytes.gradients + bytes.optimizer + bytes.activations + bytes.data + bytes.checkpoint;
     return bytes;
 }

@@ -27,6 +27,7 @@ static ddp_error *launch(ddp_trainer *trainer, int first, int count)
     ddp_event_wait(trainer->comm_stream, trainer->produced);
     for (int i = first; i < first + count; i++) {
         const ddp_bucket *bucket = &trainer->buckets.at[i];
+        trainer->env.comm->tag = DDP_TAG_BUCKET(i);
         DDP_TRY_AS(ddp_comm_all_reduce(trainer->env.comm, trainer->comm_stream,
                                        trainer->gradients + bucket->begin, bucket->count, DDP_F32, DDP_SUM),
                    "reducing gradient bucket %d of %d", i, trainer->buckets.count);
@@ -60,13 +61,18 @@ static void hurt_gradient(ddp_trainer *trainer)
     ddp_stream_copy(trainer->compute, trainer->gradients, &bad, sizeof bad);
 }
 
-/* The rank's loss sums leave before the last backward, so their reduction is hidden behind it. */
+/* The rank's loss sums leave before the last backward, so their reduction is hidden behind it. With them goes
+ * whether this rank was asked to stop: so all stop after the same step. */
 static ddp_error *reduce_totals(ddp_trainer *trainer)
 {
+    trainer->stop_asked = ddp_channel_stop(trainer->env.channel) != 0;
+    ddp_stream_copy(trainer->compute, &trainer->totals->stop, &trainer->stop_asked,
+                    sizeof trainer->stop_asked);
     ddp_event_record(trainer->produced, trainer->compute);
     ddp_event_wait(trainer->comm_stream, trainer->produced);
-    return ddp_comm_all_reduce(trainer->env.comm, trainer->comm_stream, trainer->totals,
-                               sizeof(ddp_loss) / sizeof(double), DDP_F64, DDP_SUM);
+    trainer->env.comm->tag = DDP_TAG_LOSS;
+    return ddp_comm_all_reduce(trainer->env.comm, trainer->comm_stream, trainer->totals, TRAINER_TOTALS,
+                               DDP_F64, DDP_SUM);
 }
 
 static ddp_error *run_backward(ddp_trainer *trainer, bool last)
@@ -89,7 +95,7 @@ static ddp_error *run_tile(ddp_trainer *trainer, const ddp_loader_batch *loaded,
 {
     ddp_batch batch = trainer_batch(trainer, loaded->input, loaded->target, first, count);
     trainer_phase(trainer, "forward");
-    DDP_TRY(trainer->model->ops->forward(trainer->model, &batch, scale, trainer->totals));
+    DDP_TRY(trainer->model->ops->forward(trainer->model, &batch, scale, &trainer->totals->loss));
     spent->forward += lap(clock);
     DDP_TRY(run_backward(trainer, last));
     spent->backward += lap(clock);
@@ -112,6 +118,9 @@ static ddp_error *run_micro_batch(ddp_trainer *trainer, int64_t micro, float sca
         bool last = micro == setup->accumulation - 1 && count == left;
         DDP_TRY(run_tile(trainer, &loaded, first, count, last, scale, spent, clock));
     }
+    if (!trainer->env.device->ops->host_memory) /* it may still be copying from the loader's buffer */
+        DDP_TRY(ddp_stream_wait(trainer->compute));
+    spent->backward += lap(clock);
     ddp_loader_release(trainer->loader);
     return NULL;
 }
@@ -139,7 +148,7 @@ static void update_weights(ddp_trainer *trainer, int64_t step)
     kernels->sum_squares(trainer->compute, &numbers->sum_squares, trainer->gradients,
                          env->setup->params.arena_count);
     kernels->step_scale(trainer->compute, &numbers->scale, &numbers->norm, &numbers->sum_squares,
-                        trainer->totals, nominal, env->job->train.clip_norm);
+                        &trainer->totals->loss, nominal, env->job->train.clip_norm);
     for (int i = 0; i < trainer->range_count; i++) {
         const trainer_range *range = &trainer->ranges[i];
         ddp_update update = {
@@ -159,7 +168,7 @@ static void update_weights(ddp_trainer *trainer, int64_t step)
 }
 
 /* The one host read of a step. */
-static ddp_error *read_numbers(ddp_trainer *trainer, trainer_numbers *numbers, ddp_loss *totals)
+static ddp_error *read_numbers(ddp_trainer *trainer, trainer_numbers *numbers, trainer_totals *totals)
 {
     ddp_stream_copy(trainer->compute, numbers, trainer->numbers, sizeof *numbers);
     ddp_stream_copy(trainer->compute, totals, trainer->totals, sizeof *totals);
@@ -193,7 +202,7 @@ ddp_error *trainer_step(ddp_trainer *trainer, int64_t step, ddp_record *record, 
     double begun = ddp_clock_now(), clock = begun;
     times spent = {0};
     trainer_numbers numbers;
-    ddp_loss totals;
+    trainer_totals totals;
     if (ddp_fault_due(DDP_FAULT_OOM))
         return ddp_error_make(DDP_ERR_MEMORY, "out of memory, as DDP_FAULT asks");
     ddp_stream_zero(trainer->compute, trainer->gradients, (size_t)setup->params.arena_count * sizeof(float));
@@ -206,8 +215,9 @@ ddp_error *trainer_step(ddp_trainer *trainer, int64_t step, ddp_record *record, 
     update_weights(trainer, step);
     DDP_TRY(read_numbers(trainer, &numbers, &totals));
     spent.optimizer = lap(&clock);
-    fill_record(trainer, step, &totals, &spent, clock - begun, record);
+    fill_record(trainer, step, &totals.loss, &spent, clock - begun, record);
     record->measured.grad_norm = numbers.norm;
     *skipped = numbers.scale < 0;
+    trainer->stopping = totals.stop > 0;
     return NULL;
 }

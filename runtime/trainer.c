@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "core/fault.h"
+#include "core/flight.h"
 #include "core/memory.h"
 #include "core/rng.h"
 #include "runtime/agree.h"
 #include "runtime/safetensors.h"
+#include "runtime/saves.h"
 #include "runtime/trainer_parts.h"
 
 #define MIB (1024.0 * 1024.0)
@@ -20,6 +22,8 @@ void trainer_phase(ddp_trainer *trainer, const char *phase)
 {
     if (trainer->env.rendezvous != NULL)
         ddp_rendezvous_tell(trainer->env.rendezvous, trainer->env.comm->local_rank, phase, -1);
+    ddp_channel_tell(trainer->env.channel, phase, -1);
+    ddp_flight_phase(trainer->env.comm->flight, phase);
     ddp_fault_phase(phase);
 }
 
@@ -132,15 +136,12 @@ static ddp_error *open_loader(ddp_trainer *trainer)
     ddp_loader_config config = {
         .dataset = setup->train,
         .device = trainer->env.device,
-        .sampler = {.count = setup->train->count,
-                    .seed = (uint64_t)trainer->env.job->train.seed,
-                    .shuffle = trainer->env.job->data.shuffle,
-                    .global_batch = setup->global_batch},
+        .sampler = setup->sampler,
         .rank = trainer->env.comm->rank,
         .world = trainer->env.comm->world,
         .micro_batch = setup->micro_batch,
         .accumulation = setup->accumulation,
-        .first_step = 1,
+        .first_step = trainer->resumed_step + 1,
         .steps = setup->steps,
         .prefetch = trainer->env.job->data.prefetch,
     };
@@ -187,6 +188,7 @@ static ddp_error *agree_on_start(ddp_trainer *trainer)
         {"the number of validation samples", setup->validation ? (uint64_t)setup->validation->count : 0},
         {"the number of steps", (uint64_t)setup->steps},
         {"the start weights", weights},
+        {"the step to go on from", (uint64_t)trainer->resumed_step},
     };
     return ddp_agree(trainer->env.comm, trainer->comm_stream, claims,
                      (int)(sizeof claims / sizeof claims[0]));
@@ -207,10 +209,12 @@ static ddp_error *open_parts(ddp_trainer *trainer)
     DDP_TRY(alloc_batches(trainer));
     DDP_TRY(find_ranges(trainer));
     DDP_TRY(make_weights(trainer));
+    DDP_TRY(trainer_resume(trainer));
     DDP_TRY_AS(open_model(trainer), "opening the model");
     DDP_TRY(make_buckets(trainer));
     DDP_TRY(choose_traces(trainer));
     DDP_TRY(agree_on_start(trainer));
+    DDP_TRY(trainer_open_saves(trainer));
     return open_loader(trainer);
 }
 
@@ -233,6 +237,7 @@ void ddp_trainer_close(ddp_trainer *trainer)
     if (trainer == NULL)
         return;
     ddp_device *device = trainer->env.device;
+    trainer_close_saves(trainer);
     ddp_loader_close(trainer->loader);
     ddp_model_close(trainer->model);
     ddp_stream_close(trainer->comm_stream);
@@ -252,8 +257,15 @@ void ddp_trainer_close(ddp_trainer *trainer)
     free(trainer->eval.ids);
     free(trainer->trace);
     free(trainer->ranges);
+    free(trainer->resumed_from);
     ddp_buckets_free(&trainer->buckets);
     free(trainer);
+}
+
+const char *ddp_trainer_resumed(const ddp_trainer *trainer, int64_t *step)
+{
+    *step = trainer->resumed_step;
+    return trainer->resumed_from;
 }
 
 int ddp_trainer_buckets(const ddp_trainer *trainer)
@@ -320,35 +332,62 @@ static ddp_error *evaluate(ddp_trainer *trainer, int64_t step, ddp_trainer_resul
     record.eval.loss = totals.sum / totals.items;
     record.eval.accuracy = trainer->env.setup->sample.target == DDP_I32 ? totals.correct / totals.items : NAN;
     report(trainer, &record);
-    result->eval_loss = record.eval.loss;
-    result->accuracy = record.eval.accuracy;
+    result->eval_loss = trainer->eval_loss = record.eval.loss;
+    result->accuracy = trainer->accuracy = record.eval.accuracy;
+    trainer->evaluated_step = step;
     return NULL;
+}
+
+static bool eval_due(const ddp_trainer *trainer, int64_t step)
+{
+    const ddp_job *job = trainer->env.job;
+    int64_t every = job->train.eval_every;
+    return trainer->env.setup->validation != NULL &&
+           (step == trainer->env.setup->steps || (every > 0 && step % every == 0) ||
+            (job->checkpoint.keep_best && trainer_save_due(trainer, step)));
+}
+
+/* One step, and what is due after it. */
+static ddp_error *run_step(ddp_trainer *trainer, int64_t step, ddp_trainer_result *result)
+{
+    ddp_record record;
+    bool skipped;
+    ddp_fault_set_step(step);
+    if (trainer->env.rendezvous != NULL)
+        ddp_rendezvous_tell(trainer->env.rendezvous, trainer->env.comm->local_rank, NULL, step);
+    ddp_channel_tell(trainer->env.channel, NULL, step);
+    ddp_flight_step(trainer->env.comm->flight, step);
+    DDP_TRY_AS(trainer_step(trainer, step, &record, &skipped), "training step %lld", (long long)step);
+    report(trainer, &record);
+    DDP_TRY(report_trace(trainer, step));
+    DDP_TRY(count_skip(trainer, &record, skipped));
+    result->steps = step;
+    result->skipped += skipped;
+    result->items += record.measured.items;
+    result->seconds += record.measured.step_ms * 1e-3;
+    result->loss = record.measured.loss;
+    if (eval_due(trainer, step))
+        DDP_TRY_AS(evaluate(trainer, step, result), "evaluating after step %lld", (long long)step);
+    result->stopped = trainer->stopping && step < trainer->env.setup->steps;
+    if (trainer_save_due(trainer, step) || (result->stopped && trainer->saves.saver != NULL))
+        DDP_TRY(trainer_save(trainer, step));
+    return trainer_end_save(trainer, false);
 }
 
 ddp_error *ddp_trainer_run(ddp_trainer *trainer, ddp_trainer_result *result)
 {
     const ddp_setup *setup = trainer->env.setup;
-    int64_t every = trainer->env.job->train.eval_every;
     trainer->env.comm->timeout_s = trainer->env.job->watchdog.timeout_s;
-    *result = (ddp_trainer_result){.loss = NAN, .eval_loss = NAN, .accuracy = NAN};
-    for (int64_t step = 1; step <= setup->steps; step++) {
-        ddp_record record;
-        bool skipped;
-        ddp_fault_set_step(step);
-        if (trainer->env.rendezvous != NULL)
-            ddp_rendezvous_tell(trainer->env.rendezvous, trainer->env.comm->local_rank, NULL, step);
-        DDP_TRY_AS(trainer_step(trainer, step, &record, &skipped), "training step %lld", (long long)step);
-        report(trainer, &record);
-        DDP_TRY(report_trace(trainer, step));
-        DDP_TRY(count_skip(trainer, &record, skipped));
-        result->steps = step;
-        result->skipped += skipped;
-        result->items += record.measured.items;
-        result->seconds += record.measured.step_ms * 1e-3;
-        result->loss = record.measured.loss;
-        if (setup->validation != NULL && (step == setup->steps || (every > 0 && step % every == 0)))
-            DDP_TRY_AS(evaluate(trainer, step, result), "evaluating after step %lld", (long long)step);
-    }
+    *result =
+        (ddp_trainer_result){.steps = trainer->resumed_step, .loss = NAN, .eval_loss = NAN, .accuracy = NAN};
+    if (trainer->resumed_step >= setup->steps)
+        return NULL;
+    for (int64_t step = trainer->resumed_step + 1; step <= setup->steps && !result->stopped; step++)
+        DDP_TRY(run_step(trainer, step, result));
+    DDP_TRY(trainer_end_save(trainer, true));
+    result->saved = trainer->saves.saved_step == result->steps;
+    if (result->stopped)
+        return NULL;
     if (setup->validation != NULL && !isfinite(result->eval_loss))
         return ddp_error_help(
             ddp_error_make(DDP_ERR_NUMERIC, "the validation loss is not finite: the weights are of no use"),

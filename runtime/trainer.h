@@ -9,6 +9,7 @@
 #include <ddp/comm.h>
 
 #include "collectives/rendezvous.h"
+#include "runtime/channel.h"
 #include "runtime/reporter.h"
 #include "runtime/setup.h"
 
@@ -21,26 +22,33 @@ typedef struct ddp_trainer_env {
     ddp_device *device;
     ddp_comm *comm;
     ddp_rendezvous *rendezvous; /* told phase and step; may be NULL */
+    ddp_channel *channel;       /* asked whether to stop; may be NULL */
     ddp_reporter *reporter;     /* may be NULL: this rank reports nothing */
-    const char *run_dir;
+    const char *run_dir;        /* of checkpoints; NULL = neither saved nor resumed from */
 } ddp_trainer_env;
 
 typedef struct ddp_trainer_result {
-    int64_t steps, items, skipped;
+    int64_t steps;              /* done, those before a resume included */
+    int64_t items, skipped;     /* of this run */
     double seconds;             /* of training, evaluation not included */
     double loss;                /* of the last step; NaN if none */
     double eval_loss, accuracy; /* of the last evaluation; NaN = none */
+    bool stopped, saved;        /* it was asked to stop and did, before the last step; with a checkpoint of that step */
 } ddp_trainer_result;
 
-/* Collective: allocates everything, makes the start weights, and has the ranks agree on job, parameters,
- * buckets and weights. */
+/* Collective: allocates everything, makes the start weights or loads a checkpoint, and has the ranks agree on
+ * job, parameters, buckets and weights. */
 DDP_USE_RESULT ddp_error *ddp_trainer_open(const ddp_trainer_env *env, ddp_trainer **trainer);
 void ddp_trainer_close(ddp_trainer *trainer); /* NULL and half-built are fine */
 
 /* For the start block: how many buckets there are, and their bytes. */
 int ddp_trainer_buckets(const ddp_trainer *trainer);
 
-/* Collective: trains to the last step and evaluates. */
+/* The checkpoint the trainer goes on from (NULL = from the start), and the steps it had done. Borrowed. */
+const char *ddp_trainer_resumed(const ddp_trainer *trainer, int64_t *step);
+
+/* Collective: trains to the last step, evaluates, and saves checkpoints on the way. Nothing is left to do
+ * where the checkpoint it goes on from was the last step's. */
 DDP_USE_RESULT ddp_error *ddp_trainer_run(ddp_trainer *trainer, ddp_trainer_result *result);
 
 /* Collective: checks that all replicas hold the same weights; rank 0 saves them as safetensors. */

@@ -3,6 +3,7 @@
 #define DDP_RUNTIME_TRAINER_PARTS_H
 
 #include "runtime/buckets.h"
+#include "runtime/checkpoint/saver.h"
 #include "runtime/data/loader.h"
 #include "runtime/trainer.h"
 
@@ -19,6 +20,13 @@ typedef struct trainer_numbers {
     float scale;        /* of the update; negative: skipped */
 } trainer_numbers;
 
+/* What the ranks add up in every step. */
+typedef struct trainer_totals {
+    ddp_loss loss;
+    double stop; /* ranks that were asked to stop */
+} trainer_totals;
+#define TRAINER_TOTALS (sizeof(trainer_totals) / sizeof(double))
+
 struct ddp_trainer {
     ddp_trainer_env env;
     ddp_stream *compute, *comm_stream;
@@ -27,7 +35,9 @@ struct ddp_trainer {
     float *gradients;              /* comm memory: reduced in place */
     float *slots[DDP_MAX_SLOTS];
     trainer_numbers *numbers; /* device memory */
-    ddp_loss *totals;         /* comm memory: this rank's sums, then everyone's */
+    trainer_totals *totals;   /* comm memory: this rank's sums, then everyone's */
+    double stop_asked;        /* what this rank adds to totals->stop */
+    bool stopping;            /* somebody was asked to stop: this step is the last */
     ddp_model *model;
     ddp_buckets buckets;
     trainer_range *ranges;
@@ -39,6 +49,17 @@ struct ddp_trainer {
     int skipped;            /* in a row */
     ddp_error *ready_error; /* from inside backward */
     bool trace_samples, trace_checksum;
+    char *resumed_from;     /* checkpoint that was loaded, NULL = none */
+    int64_t resumed_step;   /* steps it had done */
+    int64_t evaluated_step; /* last evaluation: after which step, and its numbers */
+    double eval_loss, accuracy;
+    struct {
+        ddp_saver *saver; /* NULL = no checkpoints */
+        ddp_pairs job, environment;
+        char *directory;
+        int64_t saved_step; /* of the last checkpoint that was completed */
+        uint64_t data; /* digest of the training set */
+    } saves;
     struct {
         void *input, *target; /* host buffers of evaluation */
         int64_t *ids;

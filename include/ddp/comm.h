@@ -60,6 +60,18 @@ typedef struct ddp_comm_ops {
     void (*abort)(ddp_comm *comm, const char *why); /* makes every wait of every rank end with an error */
 } ddp_comm_ops;
 
+/* What a collective is for, in words for whoever looks for the reason of a hang, and for telling two of the
+ * same size apart: DDP_TAG_BUCKET(i), or one of these. */
+typedef enum ddp_comm_tag {
+    DDP_TAG_NONE = 0,
+    DDP_TAG_LOSS = -1,
+    DDP_TAG_EVAL = -2,
+    DDP_TAG_AGREE = -3,
+    DDP_TAG_RANKS = -4,
+    DDP_TAG_SAVE = -5
+} ddp_comm_tag;
+#define DDP_TAG_BUCKET(i) ((i) + 1)
+
 /* Base of every communicator. */
 struct ddp_comm {
     const ddp_comm_ops *ops;
@@ -69,6 +81,9 @@ struct ddp_comm {
     uint64_t sequence;          /* collectives enqueued so far */
     double bytes;               /* enqueued so far */
     struct ddp_comm_call *held; /* DDP_FAULT swap_collectives: waits for the next one */
+    struct ddp_flight *flight;  /* recorder, borrowed; NULL = none */
+    uint64_t recorded;          /* by it: number of the collective that is being enqueued */
+    int tag;                    /* of the next collective; each one takes it off */
 };
 
 /* The public wrappers check arguments once (INTERNAL on NULL, negative count, a type that cannot be

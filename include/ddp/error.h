@@ -118,6 +118,6 @@ void ddp_error_free(ddp_error *error);
         if (!(condition))                                      \
             ddp_assert_failed(__FILE__, __LINE__, #condition); \
     } while (0)
-_Noreturn void ddp_assert_failed(const char *file, int line, const char *condition);
+__attribute__((noreturn)) void ddp_assert_failed(const char *file, int line, const char *condition);
 
 #endif

@@ -18,6 +18,8 @@ typedef enum ddp_schedule_kind {
     DDP_SCHEDULE_LINEAR,
     DDP_SCHEDULE_COSINE
 } ddp_schedule_kind;
+typedef enum ddp_tail { DDP_TAIL_DROP, DDP_TAIL_PAD } ddp_tail;
+typedef enum ddp_on_error { DDP_ON_ERROR_WARN, DDP_ON_ERROR_FAIL } ddp_on_error;
 typedef enum ddp_device_choice { DDP_DEVICE_AUTO, DDP_DEVICE_CPU, DDP_DEVICE_CUDA } ddp_device_choice;
 typedef enum ddp_via { DDP_VIA_AUTO, DDP_VIA_LOCAL, DDP_VIA_MPIRUN, DDP_VIA_SRUN } ddp_via;
 
@@ -35,6 +37,7 @@ typedef struct ddp_job {
         void *settings;
         char *train, *validation; /* NULL where not given */
         bool shuffle;
+        int tail;         /* ddp_tail: what becomes of samples that do not fill an epoch's last batch */
         int64_t prefetch; /* batches read ahead */
     } data;
     struct {
@@ -67,8 +70,20 @@ typedef struct ddp_job {
         int comm_thread; /* index into `auto, true, false`: cpu comm stream on its own thread */
     } parallel;
     struct {
+        int64_t every;   /* steps between checkpoints; 0 = none at all */
+        int64_t keep;    /* newest ones that stay */
+        bool keep_best;  /* the one with the lowest validation loss stays, too */
+        char *resume;    /* "auto", "none", or the path of a checkpoint or a run directory */
+        bool force;      /* resume although model, data or order of samples differ */
+        int on_error;    /* ddp_on_error: when a save fails */
+    } checkpoint;
+    struct {
         double timeout_s, startup_s, save_s, eval_s;
     } watchdog;
+    struct {
+        int64_t max;       /* attempts after the first; 0 = none */
+        int64_t min_ranks; /* the fewest it may go on with */
+    } restart;
     struct {
         int via;         /* ddp_via */
         ddp_texts hosts; /* "name" or "name:slots" */
@@ -109,6 +124,11 @@ uint64_t ddp_job_digest(const ddp_job *job);
 /* Reference of every key of this build: all, or one section or key ("train", "train.steps"; dotted kinds as
  * "model.gpt.layers"). Error (INPUT): no such key, with the nearest. */
 DDP_USE_RESULT ddp_error *ddp_job_print_keys(const char *key, FILE *out);
+
+/* Every key that decides the numbers of a run, with its value as YAML: "train.steps" and "1000". For records of
+ * what a checkpoint is of. Freed with ddp_pairs_free. MEMORY. */
+DDP_USE_RESULT ddp_error *ddp_job_settings(const ddp_job *job, ddp_pairs *settings);
+void ddp_pairs_free(ddp_pairs *pairs); /* a zeroed one is fine */
 
 /* JSON schema (draft 2020-12) for editors. */
 void ddp_job_print_schema(FILE *out);

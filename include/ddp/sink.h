@@ -15,6 +15,7 @@ typedef enum ddp_record_kind {
     DDP_RECORD_START,
     DDP_RECORD_STEP,
     DDP_RECORD_EVAL,
+    DDP_RECORD_CHECKPOINT,
     DDP_RECORD_SKIP,
     DDP_RECORD_TRACE,
     DDP_RECORD_END,
@@ -43,7 +44,9 @@ typedef struct ddp_record {
             int64_t global_batch, micro_batch, accumulation;
             int world;
             const ddp_rank_info *ranks;
-            double startup_s; /* from the start of the launcher to here */
+            const char *resumed_from; /* checkpoint, NULL = from the start */
+            int64_t resumed_step;     /* steps done before */
+            double startup_s;         /* from the start of the launcher to here */
         } start;
         struct {
             int64_t epoch, items;
@@ -54,6 +57,12 @@ typedef struct ddp_record {
             double loss, accuracy; /* accuracy NaN where the loss has none */
             int64_t items;
         } eval;
+        struct {
+            char name[32]; /* of its directory in RUN_DIR/checkpoints */
+            int64_t bytes;
+            double seconds;   /* from the copy to the commit */
+            double blocked_s; /* of them, training waited */
+        } checkpoint;         /* complete; `step` is the one it is of */
         struct {
             const char *reason;
             int rank; /* -1 = all */

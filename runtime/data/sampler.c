@@ -71,7 +71,7 @@ ddp_error *ddp_sampler_check(int64_t count, int64_t global_batch)
 
 int64_t ddp_sampler_steps_per_epoch(const ddp_sampler *sampler)
 {
-    return sampler->count / sampler->global_batch;
+    return (sampler->count + (sampler->pad ? sampler->global_batch - 1 : 0)) / sampler->global_batch;
 }
 
 int64_t ddp_sampler_epoch(const ddp_sampler *sampler, int64_t step)
@@ -81,7 +81,9 @@ int64_t ddp_sampler_epoch(const ddp_sampler *sampler, int64_t step)
 
 int64_t ddp_sampler_position(const ddp_sampler *sampler, int64_t step)
 {
-    return (step - 1) * sampler->global_batch;
+    int64_t steps = ddp_sampler_steps_per_epoch(sampler), epoch = (step - 1) / steps;
+    int64_t each = sampler->pad ? sampler->count : steps * sampler->global_batch;
+    return epoch * each + (step - 1) % steps * sampler->global_batch;
 }
 
 void ddp_sampler_order(const ddp_sampler *sampler, int64_t epoch, int64_t first, int64_t count, int64_t *ids)
@@ -108,9 +110,12 @@ void ddp_sampler_ids(const ddp_sampler *sampler, int64_t step, int rank, int wor
     int64_t share = sampler->global_batch / world;
     int64_t step_in_epoch = (step - 1) % ddp_sampler_steps_per_epoch(sampler);
     ddp_assert(share * world == sampler->global_batch && (micro + 1) * micro_batch <= share);
-    ddp_sampler_order(sampler, ddp_sampler_epoch(sampler, step),
-                      step_in_epoch * sampler->global_batch + rank * share + micro * micro_batch, micro_batch,
-                      ids);
+    int64_t first = step_in_epoch * sampler->global_batch + rank * share + micro * micro_batch;
+    int64_t left = sampler->count - first, real = left < 0 ? 0 : left < micro_batch ? left : micro_batch;
+    if (real > 0)
+        ddp_sampler_order(sampler, ddp_sampler_epoch(sampler, step), first, real, ids);
+    for (int64_t i = real; i < micro_batch; i++)
+        ids[i] = DDP_NO_SAMPLE;
 }
 
 void ddp_sampler_slice(int64_t count, int rank, int world, int64_t *begin, int64_t *end)

@@ -8,9 +8,10 @@
  * them and cuts it into its micro-batches in order; so the ids of ranks 0..N-1 of one step, written one
  * after another, are the global order whatever N is.
  *
- * Policy for an uneven epoch: drop. The count % global_batch samples at the end of an epoch's order are left
- * out of that epoch; the next epoch's order differs, so they come again there. Every step has exactly
- * global_batch samples on every layout, and every rank the same number of batches.
+ * Two policies for the count % global_batch samples at the end of an epoch's order. Drop: they are left out
+ * of that epoch; the next epoch's order differs, so they come again there. Pad: they are the epoch's last
+ * step, whose other places are DDP_NO_SAMPLE: nothing is read for them, and they do not count in the mean.
+ * Either way every step has global_batch places on every layout, and every rank the same number of batches.
  *
  * Evaluation has no order: ids 0..count-1, cut into one contiguous slice a rank, each item exactly once.
  * Threads: everything here is a pure function. */
@@ -22,28 +23,31 @@
 
 #include <ddp/error.h>
 
+#define DDP_NO_SAMPLE (-1)
+
 typedef struct ddp_sampler {
-    int64_t count; /* samples of the data set, at least global_batch */
+    int64_t count; /* samples of the data set, at least global_batch unless padded */
     uint64_t seed;
     bool shuffle;         /* false: 0, 1, 2, ... in every epoch */
+    bool pad;             /* an uneven tail is padded, not dropped */
     int64_t global_batch; /* samples a step, over all ranks */
 } ddp_sampler;
 
-/* Whether an epoch holds at least one step. INPUT: it does not, with have and need. No place: the caller
- * adds it. */
+/* Whether an epoch holds at least one step (dropping). INPUT: it does not, with have and need. No place: the
+ * caller adds it. */
 DDP_USE_RESULT ddp_error *ddp_sampler_check(int64_t count, int64_t global_batch);
 
 int64_t ddp_sampler_steps_per_epoch(const ddp_sampler *sampler);
 int64_t ddp_sampler_epoch(const ddp_sampler *sampler, int64_t step); /* from 0; steps count from 1 */
 
-/* Global samples seen before `step`: the one position a run has. */
+/* Global samples seen before `step`, padding not counted: the one position a run has. */
 int64_t ddp_sampler_position(const ddp_sampler *sampler, int64_t step);
 
 /* The sample ids of places [first, first + count) of an epoch's order; places are in [0, sampler->count). */
 void ddp_sampler_order(const ddp_sampler *sampler, int64_t epoch, int64_t first, int64_t count, int64_t *ids);
 
-/* The ids of micro-batch `micro` (from 0) of rank `rank` in `step` (from 1). global_batch is a multiple of
- * world * micro_batch. */
+/* The ids (DDP_NO_SAMPLE = padding) of micro-batch `micro` (from 0) of rank `rank` in `step` (from 1).
+ * global_batch is a multiple of world * micro_batch. */
 void ddp_sampler_ids(const ddp_sampler *sampler, int64_t step, int rank, int world, int64_t micro,
                      int64_t micro_batch, int64_t *ids);
 

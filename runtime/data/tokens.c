@@ -1,8 +1,7 @@
 /* Token files: little-endian uint16 or uint32 ids, as other trainers write them, in one file or in many
  * shards.
  *
- * With llm.c's header (256 int32: magic, version, token count, zeros; magic 20240520 version 1 is uint16,
- * magic 20240801 version 7 is uint32) or without one (then data.dtype says the width). data.train may be a
+ * With llm.c's header or without one (token_file.h; then data.dtype says the width). data.train may be a
  * pattern
  * ("data/train_*.bin"): its files in the order of their names.
  *
@@ -18,12 +17,11 @@
 
 #include "core/memory.h"
 #include "core/text.h"
-#include "runtime/data/bytes.h"
 #include "runtime/data/datasets.h"
 #include "runtime/data/shape.h"
+#include "runtime/data/token_file.h"
 
-#define HEADER_BYTES 1024
-#define CHUNK 2048 /* tokens converted at a time */
+#define PART_BYTES 32768 /* of a file, read and converted at a time */
 
 enum { WIDTH_AUTO, WIDTH_16, WIDTH_32 };
 
@@ -44,10 +42,7 @@ static const ddp_field fields[] = {
 };
 
 typedef struct shard {
-    ddp_bytes bytes;
-    int64_t begin; /* byte of the first token */
-    int64_t tokens;
-    int width;     /* bytes a token */
+    ddp_token_file file;
     int64_t first; /* sample id of its first window */
 } shard;
 
@@ -57,102 +52,6 @@ typedef struct token_files {
     size_t count;
 } token_files;
 
-static int64_t read_little(const unsigned char *at, int width)
-{
-    int64_t value = 0;
-    for (int i = width - 1; i >= 0; i--)
-        value = value << 8 | at[i];
-    return value;
-}
-
-/* Fills the shard from its header; *found says whether there was one. */
-static ddp_error *read_header(shard *shard, bool *found)
-{
-    static const struct {
-        int64_t magic, version;
-        int width;
-    } known[] = {{20240520, 1, 2}, {20240801, 7, 4}};
-    unsigned char buffer[12];
-    const unsigned char *at;
-    *found = false;
-    if (shard->bytes.count < HEADER_BYTES)
-        return NULL;
-    DDP_TRY(ddp_bytes_get(&shard->bytes, 0, sizeof buffer, buffer, &at));
-    int64_t magic = read_little(at, 4), version = read_little(at + 4, 4), tokens = read_little(at + 8, 4);
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (magic != known[i].magic)
-            continue;
-        if (version != known[i].version)
-            return ddp_error_make(DDP_ERR_INPUT,
-                                  "%s: byte 4: found version %" PRId64 "; version %" PRId64 " is expected",
-                                  shard->bytes.path, version, known[i].version);
-        if (shard->bytes.count != HEADER_BYTES + tokens * known[i].width)
-            return ddp_error_make(DDP_ERR_INPUT,
-                                  "%s: byte 8: found %" PRId64
-                                  " tokens of %d bytes, which make a file of %" PRId64
-                                  " bytes; it has %" PRId64,
-                                  shard->bytes.path, tokens, known[i].width,
-                                  HEADER_BYTES + tokens * known[i].width, shard->bytes.count);
-        shard->begin = HEADER_BYTES;
-        shard->tokens = tokens;
-        shard->width = known[i].width;
-        *found = true;
-    }
-    return NULL;
-}
-
-/* A uint32 file taken for uint16 has every second token 0: the ids would be wrong, and nothing would say so.
- */
-static ddp_error *refuse_wrong_width(const shard *shard)
-{
-    unsigned char buffer[CHUNK];
-    const unsigned char *at;
-    size_t bytes = shard->bytes.count < CHUNK ? (size_t)shard->bytes.count / 4 * 4 : CHUNK;
-    bool low = false, high = false;
-    if (shard->width != 2 || bytes < 64)
-        return NULL;
-    DDP_TRY(ddp_bytes_get(&shard->bytes, 0, bytes, buffer, &at));
-    for (size_t i = 0; i < bytes; i += 4) {
-        low = low || at[i] != 0 || at[i + 1] != 0;
-        high = high || at[i + 2] != 0 || at[i + 3] != 0;
-    }
-    if (high || !low)
-        return NULL;
-    return ddp_error_help(ddp_error_make(DDP_ERR_INPUT,
-                                         "%s: every second uint16 is 0: these look like uint32 ids",
-                                         shard->bytes.path),
-                          "data.dtype=uint32");
-}
-
-static ddp_error *read_plain(shard *shard, int dtype)
-{
-    if (dtype == WIDTH_AUTO)
-        return ddp_error_help(ddp_error_make(DDP_ERR_INPUT,
-                                             "%s: no header of a token file is at its beginning",
-                                             shard->bytes.path),
-                              "data.dtype=uint16 or uint32 reads files of plain ids");
-    shard->width = dtype == WIDTH_16 ? 2 : 4;
-    shard->tokens = shard->bytes.count / shard->width;
-    if (shard->bytes.count % shard->width != 0)
-        return ddp_error_make(DDP_ERR_INPUT,
-                              "%s has %" PRId64 " bytes, which is no whole number of %d-byte ids",
-                              shard->bytes.path, shard->bytes.count, shard->width);
-    return refuse_wrong_width(shard);
-}
-
-static ddp_error *open_shard(const char *path, int dtype, shard *shard)
-{
-    bool found;
-    DDP_TRY(ddp_bytes_open(path, &shard->bytes));
-    DDP_TRY(read_header(shard, &found));
-    if (!found)
-        return read_plain(shard, dtype);
-    if (dtype != WIDTH_AUTO && (dtype == WIDTH_16 ? 2 : 4) != shard->width)
-        return ddp_error_make(DDP_ERR_INPUT, "%s: its header says ids of %d bytes, data.dtype says %s", path,
-                              shard->width, dtypes[dtype]);
-    return NULL;
-}
-
 /* A file of exactly this name comes before a pattern. */
 static bool is_pattern(const char *path)
 {
@@ -161,20 +60,16 @@ static bool is_pattern(const char *path)
 
 static ddp_error *open_shards(token_files *data, const char *const *paths, size_t count, int dtype)
 {
+    static const int widths[] = {[WIDTH_AUTO] = 0, [WIDTH_16] = 2, [WIDTH_32] = 4};
     int64_t window = data->base.sample.input_count;
     void *memory;
     DDP_TRY(ddp_memory_make(count, sizeof *data->shards, &memory));
     data->shards = memory;
     for (; data->count < count; data->count++) {
         shard *shard = &data->shards[data->count];
-        shard->bytes.fd = -1;
-        ddp_error *error = open_shard(paths[data->count], dtype, shard);
-        if (error != NULL) {
-            ddp_bytes_close(&shard->bytes);
-            return error;
-        }
+        DDP_TRY(ddp_token_file_open(paths[data->count], widths[dtype], "data.dtype=", &shard->file));
         shard->first = data->base.count;
-        data->base.count += shard->tokens > 0 ? (shard->tokens - 1) / window : 0;
+        data->base.count += shard->file.count > 0 ? (shard->file.count - 1) / window : 0;
     }
     return NULL;
 }
@@ -202,7 +97,7 @@ static int64_t count_tokens(const token_files *data)
 {
     int64_t tokens = 0;
     for (size_t i = 0; i < data->count; i++)
-        tokens += data->shards[i].tokens;
+        tokens += data->shards[i].file.count;
     return tokens;
 }
 
@@ -241,44 +136,64 @@ static const shard *find_shard(const token_files *data, int64_t id)
     return &data->shards[low];
 }
 
-static ddp_error *refuse_id(const shard *shard, int64_t token, int64_t id, int64_t classes)
+/* The error of the first id outside the vocabulary among those at `at`, the first of which is number `first`.
+ */
+static ddp_error *refuse_id(const ddp_token_file *file, const unsigned char *at, int64_t first,
+                            int64_t classes)
 {
-    return ddp_error_make(
-        DDP_ERR_INPUT, "%s: byte %" PRId64 ": found token id %" PRId64 "; the model takes ids below %" PRId64,
-        shard->bytes.path, shard->begin + token * shard->width, id, classes);
+    for (int32_t id;; at += file->width, first++) {
+        uint32_t found = ddp_token_file_convert(file->width, at, 1, &id);
+        if (found >= classes)
+            return ddp_error_make(DDP_ERR_INPUT,
+                                  "%s: byte %" PRId64 ": found token id %" PRIu32
+                                  "; the model takes ids below %" PRId64,
+                                  file->bytes.path, file->begin + first * file->width, found, classes);
+    }
 }
 
-static ddp_error *read_window(const token_files *data, int64_t id, int32_t *input, int32_t *target)
+/* `count` windows that follow one another in one shard, as one long window. By parts that stay in the
+ * processor's cache: read once, converted twice. */
+static ddp_error *read_windows_of(const token_files *data, const shard *shard, int64_t id, int64_t count,
+                                  int32_t *input, int32_t *target)
 {
-    const shard *shard = find_shard(data, id);
-    int64_t window = data->base.sample.input_count, from = (id - shard->first) * window;
-    for (int64_t done = 0; done <= window; done += CHUNK) {
-        unsigned char buffer[CHUNK * 4];
+    const ddp_token_file *file = &shard->file;
+    int64_t window = data->base.sample.input_count, classes = data->base.sample.classes;
+    int64_t from = (id - shard->first) * window, tokens = count * window;
+    int64_t most = PART_BYTES / file->width - 1;
+    for (int64_t done = 0; done < tokens; done += most) {
+        unsigned char buffer[PART_BYTES];
         const unsigned char *at;
-        int64_t count = window + 1 - done < CHUNK ? window + 1 - done : CHUNK;
-        DDP_TRY(ddp_bytes_get(&shard->bytes, shard->begin + (from + done) * shard->width,
-                              (size_t)(count * shard->width), buffer, &at));
-        for (int64_t i = 0; i < count; i++) {
-            int64_t token = read_little(at + i * shard->width, shard->width);
-            if (token >= data->base.sample.classes)
-                return refuse_id(shard, from + done + i, token, data->base.sample.classes);
-            if (done + i < window)
-                input[done + i] = (int32_t)token;
-            if (done + i > 0)
-                target[done + i - 1] = (int32_t)token;
-        }
+        int64_t part = tokens - done < most ? tokens - done : most;
+        DDP_TRY(ddp_token_file_get(file, from + done, part + 1, buffer, &at));
+        uint32_t largest = ddp_token_file_convert(file->width, at, part, input + done);
+        uint32_t next = ddp_token_file_convert(file->width, at + file->width, part, target + done);
+        if (largest >= classes || next >= classes)
+            return refuse_id(file, at, from + done, classes);
     }
     return NULL;
+}
+
+/* How many of the first ids follow one another in this shard. */
+static int64_t count_run(const token_files *data, const shard *shard, const int64_t *ids, int64_t count)
+{
+    int64_t end = shard + 1 < data->shards + data->count ? shard[1].first : data->base.count;
+    int64_t run = 1;
+    while (run < count && ids[run] == ids[0] + run && ids[run] < end)
+        run++;
+    return run;
 }
 
 static ddp_error *read_windows(ddp_dataset *dataset, const int64_t *ids, int64_t count, void *input,
                                void *target)
 {
-    int64_t window = dataset->sample.input_count;
-    for (int64_t i = 0; i < count; i++) {
+    const token_files *data = (const token_files *)dataset;
+    int64_t window = dataset->sample.input_count, run;
+    for (int64_t i = 0; i < count; i += run) {
         ddp_assert(ids[i] >= 0 && ids[i] < dataset->count);
-        DDP_TRY(read_window((token_files *)dataset, ids[i], (int32_t *)input + i * window,
-                            (int32_t *)target + i * window));
+        const shard *shard = find_shard(data, ids[i]);
+        run = count_run(data, shard, ids + i, count - i);
+        DDP_TRY(read_windows_of(data, shard, ids[i], run, (int32_t *)input + i * window,
+                                (int32_t *)target + i * window));
     }
     return NULL;
 }
@@ -287,7 +202,7 @@ static void close_tokens(ddp_dataset *dataset)
 {
     token_files *data = (token_files *)dataset;
     for (size_t i = 0; i < data->count; i++)
-        ddp_bytes_close(&data->shards[i].bytes);
+        ddp_token_file_close(&data->shards[i].file);
     free(data->shards);
     free(data);
 }

@@ -60,6 +60,10 @@ static void add_start(ddp_text *out, const ddp_record *record)
     ddp_text_add(out, "  comm    %s, %" PRId64 " bucket%s, %s a step\n", record->start.comm,
                  record->start.buckets, record->start.buckets == 1 ? "" : "s",
                  ddp_text_from_bytes(record->start.bucket_bytes, a, sizeof a));
+    if (record->start.resumed_from != NULL)
+        ddp_text_add(out, "  resumed %s, %s step%s done\n", record->start.resumed_from,
+                     ddp_text_from_count(record->start.resumed_step, a, sizeof a),
+                     record->start.resumed_step == 1 ? "" : "s");
     ddp_text_add(out, "  files   %s, ready after %s\n", record->start.run_dir,
                  ddp_text_from_seconds(record->start.startup_s, a, sizeof a));
 }
@@ -116,7 +120,8 @@ static void write_step(console_sink *console, ddp_text *out, const ddp_record *r
             return;
         console->last_status = now;
         add_status(console, out, record);
-    } else if (record->step % console->every == 0 || record->step == 1 || record->step == console->steps) {
+    } else if (record->step % console->every == 0 || record->step == console->first_step ||
+               record->step == console->steps) {
         add_step(console, out, record);
         ddp_text_add(out, "\n");
     }
@@ -131,6 +136,17 @@ static void add_eval(const console_sink *console, ddp_text *out, const ddp_recor
     if (isfinite(record->eval.accuracy))
         ddp_text_add(out, "  accuracy %.2f %%", record->eval.accuracy * 100);
     ddp_text_add(out, "  (%s items)\n", ddp_text_from_count(record->eval.items, count, sizeof count));
+}
+
+static void add_checkpoint(const console_sink *console, ddp_text *out, const ddp_record *record)
+{
+    char bytes[32], took[32], blocked[32];
+    ddp_text_add(out, "save %*" PRId64 "/%" PRId64 "  checkpoints/%s, %s in %s, training waited %s\n",
+                 snprintf(NULL, 0, "%" PRId64, console->steps), record->step, console->steps,
+                 record->checkpoint.name,
+                 ddp_text_from_bytes((double)record->checkpoint.bytes, bytes, sizeof bytes),
+                 ddp_text_from_seconds(record->checkpoint.seconds, took, sizeof took),
+                 ddp_text_from_seconds(record->checkpoint.blocked_s, blocked, sizeof blocked));
 }
 
 static void add_end(ddp_text *out, const ddp_record *record)
@@ -181,6 +197,9 @@ static ddp_error *write_sink(ddp_sink *sink, const ddp_record *record)
         break;
     case DDP_RECORD_EVAL:
         add_eval(console, &out, record);
+        break;
+    case DDP_RECORD_CHECKPOINT:
+        add_checkpoint(console, &out, record);
         break;
     case DDP_RECORD_SKIP:
         ddp_text_add(&out, "skip %" PRId64 "/%" PRId64 "  %s\n", record->step, console->steps,

@@ -65,6 +65,8 @@ static void add_start(ddp_json *json, const ddp_record *record)
     ddp_json_int(json, "dropped", record->start.dropped);
     ddp_json_text(json, "comm", record->start.comm);
     ddp_json_int(json, "buckets", record->start.buckets);
+    ddp_json_text(json, "resumed_from", record->start.resumed_from);
+    ddp_json_int(json, "resumed_step", record->start.resumed_step);
     ddp_json_float(json, "startup_s", record->start.startup_s);
 }
 
@@ -127,6 +129,18 @@ static void add_end(ddp_json *json, const ddp_record *record)
     ddp_json_text(json, "weights", record->end.weights);
 }
 
+static void add_checkpoint(ddp_json *json, const ddp_record *record)
+{
+    char path[64];
+    snprintf(path, sizeof path, "checkpoints/%s", record->checkpoint.name);
+    ddp_json_int(json, "step", record->step);
+    ddp_json_text(json, "path", path);
+    ddp_json_int(json, "bytes", record->checkpoint.bytes);
+    ddp_json_float(json, "seconds", record->checkpoint.seconds);
+    ddp_json_float(json, "blocked_s", record->checkpoint.blocked_s);
+    ddp_json_bool(json, "committed", true);
+}
+
 static void add_skip(ddp_json *json, const ddp_record *record)
 {
     ddp_json_int(json, "step", record->step);
@@ -141,9 +155,13 @@ static const struct {
     const char *name;
     void (*add)(ddp_json *json, const ddp_record *record);
 } kinds[] = {
-    [DDP_RECORD_START] = {"start", add_start}, [DDP_RECORD_STEP] = {"step", add_step},
-    [DDP_RECORD_EVAL] = {"eval", add_eval},    [DDP_RECORD_SKIP] = {"skip", add_skip},
-    [DDP_RECORD_TRACE] = {"trace", add_trace}, [DDP_RECORD_END] = {"end", add_end},
+    [DDP_RECORD_CHECKPOINT] = {"checkpoint", add_checkpoint},
+    [DDP_RECORD_START] = {"start", add_start},
+    [DDP_RECORD_STEP] = {"step", add_step},
+    [DDP_RECORD_EVAL] = {"eval", add_eval},
+    [DDP_RECORD_SKIP] = {"skip", add_skip},
+    [DDP_RECORD_TRACE] = {"trace", add_trace},
+    [DDP_RECORD_END] = {"end", add_end},
 };
 
 static ddp_error *write_sink(ddp_sink *sink, const ddp_record *record)

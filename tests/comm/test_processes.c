@@ -149,9 +149,9 @@ Test(bench, measures_and_checks, .timeout = 60)
 #if DDP_WITH_MPI
 static void mpi(int ranks, int local, const char *what, int expected)
 {
-    /* Leaks are looked for in the shm tests; here they would be those of Open MPI's unloaded plugins, which
-     * have no name. ThreadSanitizer cannot see how Open MPI's own, uninstrumented, threads synchronise. */
-    int code = run("ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=ignore_noninstrumented_modules=1 "
+    /* ThreadSanitizer cannot see how Open MPI's own, uninstrumented, threads synchronise. */
+    int code = run("BUILD=" BUILD_FOLDER "; . tests/support/leaks.sh; "
+                   "TSAN_OPTIONS=ignore_noninstrumented_modules=1 "
                    "mpirun --allow-run-as-root --oversubscribe --bind-to none -n %d %s mpi %d %s",
                    ranks, COMM_RANKS, local, what);
     cr_assert_eq(code != 0, expected != 0, "comm_ranks mpi %d %s on %d ranks: %d\n%s", local, what, ranks,

@@ -13,7 +13,7 @@ check_report() {
   checks=$((checks + 1))
 }
 
-for pair in exit:3=3 raise:SEGV=139 raise:KILL=137 raise:ABRT=134 raise:TERM=143; do
+for pair in exit:3=3 raise:SEGV=139 raise:KILL=137 raise:ABRT=134; do
   for via in local mpirun; do
     [ $via = local ] || command -v mpirun >/dev/null || continue
     rm -rf "$scratch/run"

@@ -24,7 +24,8 @@ normalise() {
     -e 's/^[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}/TIME/' -e 's/^(r[0-9]+|ranks [0-9,-]+) \| [0-9:.]{12} /\1 | TIME /' \
     -e 's/[0-9.]+ ([kMG] )?items\/s/RATE items\/s/' -e 's/[0-9.]+ m?s\b/TIME/g' -e 's/, 1 core of .*/, 1 core of CPU/' \
     -e 's/[0-9.]+ [kMG]?i?B of [0-9.]+ [kMG]?i?B available/BYTES of BYTES available/' \
-    -e 's/^(ok    cores +)1 of [0-9]+ physical.*/\1CORES/' -e 's/^(ok    mpirun +).*/\1MPIRUN/' -e 's/^(-     mpirun +).*/\1MPIRUN/'
+    -e 's/^(ok    cores +)1 of [0-9]+ physical.*/\1CORES/' -e 's/^(ok    mpirun +).*/\1MPIRUN/' -e 's/^(-     mpirun +).*/\1MPIRUN/' \
+    -e 's/^(ok|-|FAIL) +cuda +.*/CUDA/' -e 's/ \(no GPU: [^)]*\)//'
 }
 
 failed=0 count=0

@@ -5,6 +5,9 @@
 
 #include <ddp/kernels.h>
 
+/* The device whose kernels are tested; its streams take host memory. */
+extern const ddp_device_ops *const kernels_under_test;
+
 double reference_activation(double x, ddp_activation act);
 
 /* y(R,C) = x(R,K) w(C,K)^T + b(C); b may be NULL. */

@@ -414,7 +414,7 @@ Test(kernels, gradients, .timeout = 60)
     ddp_device *device = NULL;
     ddp_stream *stream = NULL;
     ddp_device_config config = {.threads = 1, .compute = DDP_F32};
-    check_ok(ddp_device_cpu_ops.open(&config, &device));
+    check_ok(kernels_under_test->open(&config, &device));
     check_ok(ddp_stream_open(device, DDP_STREAM_COMPUTE, &stream));
     kernels = device->kernels;
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)

@@ -16,7 +16,7 @@ static const ddp_kernels *kernels;
 static void open_all(void)
 {
     ddp_device_config config = {.threads = 1, .compute = DDP_F32};
-    check_ok(ddp_device_cpu_ops.open(&config, &device));
+    check_ok(kernels_under_test->open(&config, &device));
     check_ok(ddp_stream_open(device, DDP_STREAM_COMPUTE, &stream));
     kernels = device->kernels;
 }

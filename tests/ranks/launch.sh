@@ -27,4 +27,11 @@ done
 expect 2 $mpirun "$ddprun" configs/smoke.yaml parallel.ranks=3 launch.oversubscribe=true output="$scratch/wrong"
 has "$scratch/err" "parallel.ranks"
 [ ! -e "$scratch/wrong" ] || fail "a refused job left its run directory"
+
+# A GPU asked for where none can be used: not in this build (2), or not in this machine (3), and what to do.
+if [ ! -e /dev/nvidia0 ]; then
+  "$ddprun" plan configs/smoke.yaml parallel.device=cuda >"$scratch/out" 2>"$scratch/err"
+  case $? in 2 | 3) ;; *) fail "a job without its GPU was planned" ;; esac
+  has "$scratch/err" "parallel.device: "
+fi
 finish

@@ -1,6 +1,7 @@
 /* A program with a model of its own, as a user would write one: `chatty` is `linear` that says things.
  * It tells its environment variables A to H when it is opened, bytes as hexadecimal, and with NOISE=1 it
- * writes lines of 10, 5,000 and 100,000 bytes in each forward, to stderr and (but for rank 0) to stdout. */
+ * writes lines of 10, 5,000 and 100,000 bytes in each forward, to stderr and (but for rank 0) to stdout. With
+ * HELPER=1 it starts a process that keeps its standard streams open for a minute. */
 #include <ddp/ddp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +20,18 @@ static void tell_variable(const char *name)
 
 static ddp_model_ops chatty; /* linear's, with a few changed */
 
+static const char *own_rank(void)
+{
+    const char *rank = getenv("DDP_RANK");
+    return rank != NULL ? rank : getenv("OMPI_COMM_WORLD_RANK");
+}
+
 static ddp_error *open_chatty(const ddp_model_env *env, ddp_model **model)
 {
     for (char name[] = "A"; name[0] <= 'H'; name[0]++)
         tell_variable(name);
+    if (getenv("HELPER") != NULL && system("sleep 60 &") != 0)
+        return ddp_error_make(DDP_ERR_IO, "no helper could be started");
     DDP_TRY(ddp_model_linear_ops.open(env, model));
     (*model)->ops = &chatty;
     return NULL;
@@ -31,7 +40,7 @@ static ddp_error *open_chatty(const ddp_model_env *env, ddp_model **model)
 /* One write a line, the rank's digit all along. */
 static void write_line(int fd, size_t length)
 {
-    const char *rank = getenv("DDP_RANK");
+    const char *rank = own_rank();
     char *line = malloc(length);
     if (line == NULL)
         return;
@@ -51,7 +60,7 @@ static ddp_error *forward_chatty(ddp_model *model, const ddp_batch *batch, float
     static const size_t lengths[] = {10, 5000, 100000};
     for (int i = 0; getenv("NOISE") != NULL && i < 3; i++) {
         write_line(STDERR_FILENO, lengths[i]);
-        if (strcmp(getenv("DDP_RANK"), "0") != 0) /* there, the metrics' thread writes at the same time */
+        if (strcmp(own_rank(), "0") != 0) /* there, the metrics' thread writes at the same time */
             write_line(STDOUT_FILENO, lengths[i]);
     }
     return ddp_model_linear_ops.forward(model, batch, scale, total);

@@ -30,6 +30,28 @@ Test(mean, is_over_all_items_in_every_layout, .timeout = 60)
     check_mean(6, "train.micro_batch=1");
 }
 
+/* The same four items alone: a batch of six is padded, and its mean is over the four. */
+static void check_padded(int world, const char *micro)
+{
+    trial trial = {.samples = uneven,
+                   .count = 4,
+                   .world = world,
+                   .overrides = {"train.global_batch=6", micro, "data.tail=pad-weighted", "train.epochs=1"}};
+    check_ok(trial_run(&trial));
+    cr_assert_eq(trial.steps, 1);
+    cr_assert_float_eq(trial.weights[0], -3.0, 1e-6, "%d ranks, %s: %g", world, micro, trial.weights[0]);
+    cr_assert_eq(trial.skipped, 0);
+}
+
+Test(mean, is_over_the_samples_of_a_padded_tail, .timeout = 60)
+{
+    check_padded(1, "train.micro_batch=6");
+    check_padded(1, "train.micro_batch=1");
+    check_padded(2, "train.micro_batch=3");
+    check_padded(3, "train.micro_batch=2"); /* the last rank has none of them */
+    check_padded(6, "train.micro_batch=1");
+}
+
 Test(mean, nothing_to_learn_from_is_a_skipped_step_not_a_nan, .timeout = 60)
 {
     static const trial_sample none[] = {{{1}, 1}, {{2}, 1}, {{3}, 1}, {{4}, 1}};

@@ -7,11 +7,9 @@ scratch=$(mktemp -d /tmp/ddp-test-XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
 checks=0
 
-# In sanitizer builds: a crash that is asked for must be a crash. Open MPI leaves memory and uses plugins that are
-# unloaded before leaks are looked for, so no suppression can name them: scripts that start mpirun look for none.
-leaks=1
-! grep -q mpirun "$0" || leaks=0
-export ASAN_OPTIONS=detect_leaks=$leaks:handle_segv=0:handle_abort=0:handle_sigbus=0:handle_sigfpe=0
+# In sanitizer builds: a crash that is asked for must be a crash.
+export ASAN_OPTIONS=detect_leaks=1:handle_segv=0:handle_abort=0:handle_sigbus=0:handle_sigfpe=0
+! grep -q mpirun "$0" || . tests/support/leaks.sh
 export TSAN_OPTIONS=ignore_noninstrumented_modules=1:handle_segv=0:handle_abort=0
 # Open MPI's memory hook is called when a thread gives its stack back, and takes a lock of libfabric; for the thread
 # sanitizer that thread is gone by then, and it crashes. Only there the hook is switched off.

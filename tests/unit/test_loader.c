@@ -18,6 +18,8 @@ typedef struct counted {
     atomic_int reads;
     int fail_at; /* number of the read that fails, from 1; 0 = none */
     double read_s;
+    bool uneven;    /* every third read takes long */
+    int64_t bad_id; /* a sample that cannot be read, 0 = none */
 } counted;
 
 static ddp_error *read_counted(ddp_dataset *dataset, const int64_t *ids, int64_t count, void *input,
@@ -27,6 +29,11 @@ static ddp_error *read_counted(ddp_dataset *dataset, const int64_t *ids, int64_t
     int number = atomic_fetch_add(&data->reads, 1) + 1;
     if (data->read_s > 0)
         ddp_clock_sleep(data->read_s);
+    if (data->uneven && number % 3 == 0)
+        ddp_clock_sleep(0.001);
+    for (int64_t i = 0; i < count; i++)
+        if (data->bad_id > 0 && ids[i] == data->bad_id)
+            return ddp_error_make(DDP_ERR_IO, "the bad sample");
     if (number == data->fail_at)
         return ddp_error_make(DDP_ERR_IO, "pages.bin ends at byte 4711");
     for (int64_t i = 0; i < count; i++) {
@@ -71,6 +78,7 @@ static ddp_loader_config make_config(counted *data, ddp_device *device)
         .first_step = 1,
         .steps = 20,
         .prefetch = 2,
+        .threads = 1,
     };
 }
 
@@ -192,6 +200,65 @@ Test(loader, failure_comes_behind_the_good_batches_and_stays, .timeout = 20)
                     "while reading the samples of step 2", NULL);
     cr_assert_eq(atomic_load(&data.reads), 4);
     ddp_loader_close(loader);
+    ddp_device_close(device);
+}
+
+/* Several threads finish batches in any order; they come out in the sampler's. */
+Test(loader, several_threads_give_the_same_batches, .timeout = 30)
+{
+    ddp_device *device = open_cpu();
+    for (int threads = 0; threads <= DDP_LOADER_THREADS + 1; threads++)
+        for (int64_t prefetch = 0; prefetch <= 6; prefetch += 3) {
+            counted data = make_counted(50);
+            ddp_loader_config config = make_config(&data, device);
+            ddp_loader *loader;
+            data.uneven = true;
+            config.threads = threads;
+            config.prefetch = prefetch;
+            check_ok(ddp_loader_open(&config, &loader));
+            for (int64_t number = 0; number < 40; number++) {
+                ddp_loader_batch batch = {0};
+                check_ok(ddp_loader_next(loader, &batch));
+                cr_assert_eq(batch.step, 1 + number / 2);
+                check_batch(&config, &batch);
+                ddp_loader_release(loader);
+            }
+            cr_assert_eq(atomic_load(&data.reads), 40);
+            ddp_loader_close(loader);
+        }
+    ddp_device_close(device);
+}
+
+/* Whichever thread meets it, and however many meet one: all batches before the failed one are given out. */
+Test(loader, several_threads_fail_at_the_first_bad_batch, .timeout = 30)
+{
+    ddp_device *device = open_cpu();
+    for (int bad = 0; bad < 40; bad += 3) {
+        counted data = make_counted(50);
+        ddp_loader_config config = make_config(&data, device);
+        ddp_loader *loader;
+        ddp_loader_batch batch;
+        int64_t ids[3];
+        ddp_sampler_ids(&config.sampler, 1 + bad / 2, config.rank, config.world, bad % 2, 3, ids);
+        data.uneven = true;
+        data.bad_id = ids[1] > 0 ? ids[1] : ids[2];
+        config.threads = 3;
+        config.prefetch = 5;
+        check_ok(ddp_loader_open(&config, &loader));
+        int64_t number = 0;
+        ddp_error *error = NULL;
+        for (; number < 40 && (error = ddp_loader_next(loader, &batch)) == NULL; number++) {
+            check_batch(&config, &batch);
+            ddp_loader_release(loader);
+        }
+        check_error(error, DDP_ERR_IO, "the bad sample", NULL);
+        cr_assert_leq(number, bad);
+        check_error(ddp_loader_next(loader, &batch), DDP_ERR_IO, "the bad sample", NULL);
+        ddp_sampler_ids(&config.sampler, 1 + number / 2, config.rank, config.world, number % 2, 3, ids);
+        cr_assert(ids[0] == data.bad_id || ids[1] == data.bad_id || ids[2] == data.bad_id,
+                  "batch %d failed, and it is a good one", (int)number);
+        ddp_loader_close(loader);
+    }
     ddp_device_close(device);
 }
 

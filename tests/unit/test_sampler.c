@@ -206,6 +206,28 @@ Test(sampler, uneven_tail_is_dropped_and_comes_again)
     cr_assert_eq(ddp_sampler_position(&sampler, 6), 20);
 }
 
+/* Padding instead: every sample once an epoch, the places behind the last one empty, at any number of ranks.
+ */
+Test(sampler, uneven_tail_is_padded)
+{
+    ddp_sampler sampler = {.count = 10, .seed = 1, .shuffle = true, .pad = true, .global_batch = 4};
+    const int worlds[] = {1, 2, 4};
+    cr_assert_eq(ddp_sampler_steps_per_epoch(&sampler), 3);
+    for (int w = 0; w < 3; w++)
+        for (int64_t epoch = 0; epoch < 5; epoch++) {
+            int64_t ids[12];
+            int seen[10] = {0};
+            for (int64_t step = 0; step < 3; step++)
+                step_ids(&sampler, epoch * 3 + step + 1, worlds[w], 1, ids + 4 * step);
+            for (int i = 0; i < 10; i++)
+                cr_assert_eq(seen[ids[i]]++, 0);
+            cr_assert(ids[10] == DDP_NO_SAMPLE && ids[11] == DDP_NO_SAMPLE);
+        }
+    cr_assert_eq(ddp_sampler_position(&sampler, 3), 8);
+    cr_assert_eq(ddp_sampler_position(&sampler, 4), 10);
+    cr_assert_eq(ddp_sampler_position(&sampler, 5), 14);
+}
+
 Test(sampler, without_shuffle_ids_are_in_file_order)
 {
     ddp_sampler sampler = {.count = 10, .seed = 1, .global_batch = 4};

@@ -179,10 +179,38 @@ Test(tokens, large_files_are_read_right, .timeout = 60)
     data_files_remove();
 }
 
+/* Ids that follow one another are read together, and not across the end of a shard. */
+Test(tokens, runs_of_ids_read_the_same)
+{
+    static const int64_t orders[][6] = {
+        {0, 1, 2, 3, 4, 5}, {5, 4, 3, 2, 1, 0}, {1, 2, 4, 5, 0, 1}, {2, 3, 3, 4, 1, 2}};
+    int32_t input[6 * 8], target[6 * 8], one_input[8], one_target[8];
+    char pattern[512];
+    ddp_dataset *dataset;
+    make_file("t_0.bin", 20240520, 1, 2, 28, 0);
+    make_file("t_1.bin", 20240801, 7, 4, 12, 500);
+    snprintf(pattern, sizeof pattern, "%s", make_file("t_2.bin", 20240520, 1, 2, 20, 700));
+    strcpy(strrchr(pattern, '/'), "/t_*.bin");
+    check_ok(open_tokens(pattern, AUTO, 8, 50257, &dataset));
+    cr_assert_eq(dataset->count, 6);
+    for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++) {
+        memset(input, 0x7F, sizeof input);
+        memset(target, 0x7F, sizeof target);
+        check_ok(dataset->ops->read(dataset, orders[o], 6, input, target));
+        for (int i = 0; i < 6; i++) {
+            check_ok(dataset->ops->read(dataset, &orders[o][i], 1, one_input, one_target));
+            cr_assert_eq(memcmp(input + i * 8, one_input, sizeof one_input), 0);
+            cr_assert_eq(memcmp(target + i * 8, one_target, sizeof one_target), 0);
+        }
+    }
+    ddp_dataset_close(dataset);
+    data_files_remove();
+}
+
 /* A window longer than what is converted at a time. */
 Test(tokens, long_windows)
 {
-    enum { WINDOW = 5000 };
+    enum { WINDOW = 40000 };
     static uint16_t ids[2 * WINDOW + 1];
     static int32_t input[WINDOW], target[WINDOW];
     ddp_dataset *dataset;

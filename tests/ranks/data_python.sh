@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Our byte-pair encoding beside the Python package tokenizers: the same ids for real and for hostile text. GPT2_VOCAB and
+# GPT2_MERGES name GPT-2's own files, where they are at hand; otherwise the small recorded ones are used.
+. "$(dirname "$0")/../support/run.sh"
+python=${PYTHON:-python3} bpe=tests/unit/bpe
+if ! "$python" -c 'import tokenizers' 2>/dev/null; then
+  echo "skipped: $python has no package tokenizers (pip install tokenizers)"
+  exit 77
+fi
+LIMIT=240 expect 0 "$python" tests/support/bpe_reference.py compare "$ddprun" "${GPT2_VOCAB:-$bpe/vocab.json}" \
+  "${GPT2_MERGES:-$bpe/merges.txt}" "$scratch"
+cat "$scratch/out"
+finish
