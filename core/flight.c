@@ -60,38 +60,22 @@ uint64_t ddp_flight_digest(const ddp_flight_call *call)
     return ddp_flight_mix(digest + (uint64_t)call->bytes);
 }
 
-/* Field 22 of /proc/self/stat; fields are counted behind the name, which may hold anything. */
-static uint64_t read_start(void)
-{
-    char stat[1024] = "";
-    unsigned long long ticks = 0;
-    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && read(fd, stat, sizeof stat - 1) > 0 && strrchr(stat, ')') != NULL) {
-        char *at = strrchr(stat, ')') + 1;
-        for (int field = 2; field < 22 && at != NULL; field++)
-            at = strchr(at + 1, ' ');
-        ticks = at != NULL ? strtoull(at, NULL, 10) : 0;
-    }
-    if (fd >= 0)
-        close(fd);
-    return ticks;
-}
-
 static void fill_head(ddp_flight_head *head, int rank, int world)
 {
     char boot[DDP_FLIGHT_BOOT] = "";
+    uint64_t started;
     ddp_flight_read_boot(boot);
+    ddp_flight_look(getpid(), &started);
     head->bytes = sizeof(ddp_flight_page);
     head->rank = rank;
     head->world = world;
     head->pid = (int32_t)getpid();
-    head->pid_started = read_start();
+    head->pid_started = started;
     head->opened_ns = now_ns();
     head->opened_unix_ns = (int64_t)(ddp_clock_unix() / DDP_FLIGHT_NS);
     gethostname(head->host, sizeof head->host - 1);
     memcpy(head->boot, boot, sizeof head->boot);
-    atomic_thread_fence(memory_order_release);
-    head->magic = DDP_FLIGHT_MAGIC;
+    atomic_store_explicit(&head->magic, DDP_FLIGHT_MAGIC, memory_order_release);
 }
 
 /* A new file, never an old one cut short: somebody may have the old one mapped. Its blocks are reserved: a
@@ -149,11 +133,11 @@ void ddp_flight_close(ddp_flight *flight)
     free(flight);
 }
 
+/* Release stores all the way: each stays behind the ones before it. */
 static void begin_turn(ddp_flight_now *now)
 {
     uint64_t turn = atomic_load_explicit(&now->turn, memory_order_relaxed);
     atomic_store_explicit(&now->turn, turn + 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
 }
 
 static void end_turn(ddp_flight_now *now)
@@ -172,8 +156,8 @@ void ddp_flight_phase(ddp_flight *flight, const char *phase)
     memcpy(flight->phase, phase, strnlen(phase, sizeof word));
     memcpy(&word, flight->phase, sizeof word);
     begin_turn(now);
-    atomic_store_explicit(&now->phase, word, memory_order_relaxed);
-    atomic_store_explicit(&now->phase_ns, now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&now->phase, word, memory_order_release);
+    atomic_store_explicit(&now->phase_ns, now_ns(), memory_order_release);
     end_turn(now);
 }
 
@@ -183,9 +167,15 @@ void ddp_flight_step(ddp_flight *flight, int64_t step)
         return;
     ddp_flight_now *now = &flight->page->now;
     begin_turn(now);
-    atomic_store_explicit(&now->step, step, memory_order_relaxed);
-    atomic_store_explicit(&now->step_ns, now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&now->step, step, memory_order_release);
+    atomic_store_explicit(&now->step_ns, now_ns(), memory_order_release);
     end_turn(now);
+}
+
+void ddp_flight_beat(ddp_flight *flight)
+{
+    if (flight != NULL)
+        atomic_store_explicit(&flight->page->now.beat_ns, now_ns(), memory_order_relaxed);
 }
 
 uint64_t ddp_flight_issue(ddp_flight *flight, const ddp_flight_call *call)
@@ -200,9 +190,8 @@ uint64_t ddp_flight_issue(ddp_flight *flight, const ddp_flight_call *call)
         [KIND] = pack_kind(call),        [AIM] = pack_aim(call),
     };
     atomic_store_explicit(&record[SEQUENCE], 0, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
     for (int i = SEQUENCE + 1; i < WORDS; i++)
-        atomic_store_explicit(&record[i], words[i], memory_order_relaxed);
+        atomic_store_explicit(&record[i], words[i], memory_order_release);
     atomic_store_explicit(&record[SEQUENCE], sequence, memory_order_release);
     atomic_store_explicit(&flight->page->now.issued, sequence, memory_order_release);
     return sequence;

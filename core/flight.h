@@ -7,7 +7,8 @@
  * Numbers of collectives are the recorder's own: 1 is the meeting of the ranks, and every collective counts,
  * allocations of shared memory included, so that they are the numbers in the ranks' own messages.
  *
- * Threads: one thread issues, one (the stream's) finishes, one tells phase and step; any process reads. */
+ * Threads: one thread issues, one (the stream's) finishes, one tells phase and step, one beats; any process
+ * reads. */
 #ifndef DDP_CORE_FLIGHT_H
 #define DDP_CORE_FLIGHT_H
 
@@ -57,6 +58,8 @@ void ddp_flight_close(ddp_flight *flight); /* the file stays; NULL is fine, here
 void ddp_flight_phase(ddp_flight *flight, const char *phase);
 void ddp_flight_step(ddp_flight *flight, int64_t step); /* the one that begins, from 1 */
 
+void ddp_flight_beat(ddp_flight *flight); /* the process runs, whatever it does; from any one thread */
+
 /* A collective is being enqueued; gives its number, 0 without a recorder. */
 uint64_t ddp_flight_issue(ddp_flight *flight, const ddp_flight_call *call);
 /* It has ended on this rank. One of more than DDP_FLIGHT_RECORDS ago is passed over. */
@@ -83,7 +86,8 @@ typedef struct ddp_flight_snapshot {
     double phase_since;
     int64_t step; /* 0 = before the first */
     double step_since;
-    double latest;   /* of all times in the page */
+    double beat;     /* last sign of life of the process, 0 = none */
+    double latest;   /* of all other times: when the rank last moved */
     uint64_t issued; /* number of the last collective, 0 = none */
     int count;
     ddp_flight_record records[DDP_FLIGHT_RECORDS]; /* the last ones, oldest first; a torn one is left out */
@@ -94,6 +98,9 @@ DDP_USE_RESULT ddp_error *ddp_flight_read(const char *path, ddp_flight_snapshot 
 
 /* "RUN_DIR/flight/rank-K.page". buffer is returned. */
 const char *ddp_flight_path(const char *run_dir, int rank, char *buffer, size_t bytes);
+
+/* The letter of a process in /proc/PID/stat (R, S, D, T, ...; X = there is none), and when it was started. */
+char ddp_flight_look(int pid, uint64_t *started);
 
 /* The record of a number, NULL where it is not there. */
 const ddp_flight_record *ddp_flight_find(const ddp_flight_snapshot *snapshot, uint64_t sequence);

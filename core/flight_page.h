@@ -20,7 +20,7 @@ enum { SEQUENCE, ISSUED, DONE, COUNT, BYTES, DIGEST, KIND, AIM, WORDS };
 enum { DDP_FLIGHT_BOOT = 40 };
 
 typedef struct ddp_flight_head {
-    uint64_t magic;
+    _Atomic uint64_t magic; /* comes last */
     uint32_t bytes;
     int32_t rank, world, pid;
     uint64_t pid_started;
@@ -33,6 +33,7 @@ typedef struct ddp_flight_now {
     _Atomic uint64_t phase; /* eight characters */
     _Atomic int64_t phase_ns, step, step_ns;
     _Atomic uint64_t issued;
+    _Atomic int64_t beat_ns;
 } ddp_flight_now;
 
 typedef struct ddp_flight_page {

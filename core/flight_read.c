@@ -212,6 +212,7 @@ static void read_state(const ddp_flight_page *from, double offset, ddp_flight_sn
     to->phase_since =
         from->now.phase_ns != 0 ? (double)from->now.phase_ns * DDP_FLIGHT_NS + offset : to->opened;
     to->step_since = from->now.step_ns != 0 ? (double)from->now.step_ns * DDP_FLIGHT_NS + offset : to->opened;
+    to->beat = from->now.beat_ns != 0 ? (double)from->now.beat_ns * DDP_FLIGHT_NS + offset : 0;
     to->latest = fmax(to->opened, fmax(to->phase_since, to->step_since));
 }
 
@@ -230,6 +231,27 @@ ddp_error *ddp_flight_read(const char *path, ddp_flight_snapshot *snapshot)
     }
     free(page);
     return error;
+}
+
+char ddp_flight_look(int pid, uint64_t *started)
+{
+    enum { STATE = 3, STARTED = 22 };
+    char name[64], stat[1024] = "";
+    *started = 0;
+    snprintf(name, sizeof name, "/proc/%d/stat", pid);
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, stat, sizeof stat - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    char *at = got > 0 ? strrchr(stat, ')') : NULL; /* the command's name before it may hold anything */
+    if (at == NULL || at[1] == '\0' || at[2] == '\0')
+        return 'X';
+    char state = at[2];
+    at++;
+    for (int field = STATE; field < STARTED && at != NULL; field++)
+        at = strchr(at + 1, ' ');
+    *started = at != NULL ? strtoull(at, NULL, 10) : 0;
+    return state;
 }
 
 const ddp_flight_record *ddp_flight_find(const ddp_flight_snapshot *snapshot, uint64_t sequence)

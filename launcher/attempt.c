@@ -54,6 +54,7 @@ static ddp_error *start(ddp_attempt *attempt)
 {
     const ddp_attempt_config *config = attempt->config;
     const ddp_plan *plan = config->plan;
+    DDP_TRY(ddp_watchdog_open(plan->job, config->run_dir, plan->setup.world, &attempt->watchdog));
     DDP_TRY(ddp_channel_listen(plan->setup.world, plan->host_count == 1, &attempt->channel));
     ddp_start_config start = {
         .plan = plan,
@@ -65,7 +66,10 @@ static ddp_error *start(ddp_attempt *attempt)
         .attempt = config->number,
         .started = config->started,
     };
-    return ddp_start(&start, &attempt->crew);
+    DDP_TRY(ddp_start(&start, &attempt->crew));
+    for (int rank = 0; rank < attempt->crew.count && !plan->mpirun; rank++)
+        ddp_watchdog_know(attempt->watchdog, rank, attempt->crew.children[rank].pid, NULL);
+    return NULL;
 }
 
 static ddp_error *watch(ddp_attempt *attempt)
@@ -78,6 +82,7 @@ static ddp_error *watch(ddp_attempt *attempt)
         .mpirun = config->plan->mpirun,
         .rendezvous = attempt->crew.rendezvous,
         .channel = attempt->channel,
+        .watchdog = attempt->watchdog,
         .relay = attempt->relay,
         .grace_s = config->plan->job->launch.grace_s,
         .signal_fd = config->signal_fd,
@@ -152,6 +157,7 @@ void ddp_attempt_free(ddp_attempt *attempt)
     ddp_outcome_free(&attempt->outcome);
     ddp_crew_free(&attempt->crew);
     ddp_channel_shut(attempt->channel);
+    ddp_watchdog_close(attempt->watchdog);
     free(attempt->hosts);
     *attempt = (ddp_attempt){.config = NULL};
 }

@@ -26,6 +26,7 @@ typedef struct ddp_attempt {
     ddp_show *show;
     ddp_relay *relay;
     ddp_channel_server *channel;
+    ddp_watchdog *watchdog;
     ddp_crew crew;
     ddp_outcome outcome;
 } ddp_attempt;

@@ -232,9 +232,9 @@ int ddp_channel_order_stop(ddp_channel_server *server, int signal)
     return count;
 }
 
-ddp_channel_status ddp_channel_ask(const ddp_channel_server *server, int rank)
+const ddp_channel_status *ddp_channel_ask(const ddp_channel_server *server, int rank)
 {
-    return server->ranks[rank];
+    return &server->ranks[rank];
 }
 
 void ddp_channel_shut(ddp_channel_server *server)

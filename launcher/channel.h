@@ -32,7 +32,7 @@ void ddp_channel_read(ddp_channel_server *server);
 /* Asks every connected rank to finish its step, save and leave; how many were asked. */
 int ddp_channel_order_stop(ddp_channel_server *server, int signal);
 
-ddp_channel_status ddp_channel_ask(const ddp_channel_server *server, int rank);
+const ddp_channel_status *ddp_channel_ask(const ddp_channel_server *server, int rank);
 void ddp_channel_shut(ddp_channel_server *server); /* NULL is fine */
 
 #endif

@@ -109,11 +109,14 @@ static bool find_crash(ddp_case *the, bool victims)
     return true;
 }
 
+/* A rank whose process can be seen is not lost, whatever became of its connection. */
 static bool find_lost(ddp_case *the)
 {
-    for (int i = 0; i < the->world; i++)
-        if (the->views[i].witness->lost)
+    for (int i = 0; i < the->world; i++) {
+        const ddp_rank_view *view = &the->views[i];
+        if (view->witness->lost && view->witness->state == 0 && !view->gone && !view->through)
             ddp_diagnose_blame(the, i);
+    }
     if (the->culprits > 0)
         the->out->kind = DDP_DIAGNOSIS_LOST_HOST;
     return the->culprits > 0;
@@ -346,11 +349,4 @@ ddp_error *ddp_diagnose(const ddp_question *question, ddp_diagnosis *diagnosis)
     }
     free(views);
     return error;
-}
-
-void ddp_diagnosis_free(ddp_diagnosis *diagnosis)
-{
-    free(diagnosis->roles);
-    ddp_text_free(&diagnosis->details);
-    *diagnosis = (ddp_diagnosis){0};
 }

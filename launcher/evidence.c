@@ -1,16 +1,16 @@
 /* Pages and process states, gathered from outside. */
 #include "launcher/evidence.h"
 
-#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include <sys/wait.h>
 
 #include "core/memory.h"
+#include "launcher/oom.h"
 
 ddp_error *ddp_evidence_make(int world, ddp_evidence *evidence)
 {
-    ddp_evidence made = {.world = world};
+    ddp_evidence made = {.world = world, .oom_count = ddp_oom_count()};
     void *memory;
     size_t count = (size_t)world;
     ddp_error *error = NULL;
@@ -38,23 +38,12 @@ void ddp_evidence_free(ddp_evidence *evidence)
     *evidence = (ddp_evidence){0};
 }
 
-char ddp_evidence_state(int pid, uint64_t started)
+/* X where the process is another one by now. */
+static char state_of(int pid, uint64_t started)
 {
-    char path[64], stat[1024] = "";
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, stat, sizeof stat - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    char *at = got > 0 ? strrchr(stat, ')') : NULL; /* the name before it may hold anything */
-    if (at == NULL || strlen(at) < 3)
-        return 'X';
-    char state = at[2];
-    at += 1;
-    for (int field = 2; field < 22 && at != NULL; field++)
-        at = strchr(at + 1, ' ');
-    uint64_t begun = at != NULL ? strtoull(at, NULL, 10) : 0;
-    return started != 0 && begun != started ? 'X' : state;
+    uint64_t found;
+    char state = ddp_flight_look(pid, &found);
+    return started != 0 && found != started ? 'X' : state;
 }
 
 static void look_at(ddp_evidence *evidence, const char *run_dir, int rank)
@@ -75,17 +64,30 @@ static void look_at(ddp_evidence *evidence, const char *run_dir, int rank)
     witness->page = page;
 }
 
+/* Its log where that can be read; else that somebody of the cgroup was ended for memory since we began. */
+static bool ran_out(const ddp_evidence *evidence, const ddp_witness *witness)
+{
+    if (!witness->ended || !WIFSIGNALED(witness->status) || WTERMSIG(witness->status) != SIGKILL)
+        return false;
+    int pid = witness->pid != 0 ? witness->pid : witness->page != NULL ? witness->page->pid : 0;
+    if (pid != 0 && ddp_oom_logged(pid, witness->page != NULL ? witness->page->opened : 0))
+        return true;
+    int64_t count = ddp_oom_count();
+    return evidence->oom_count >= 0 && count > evidence->oom_count;
+}
+
 void ddp_evidence_collect(ddp_evidence *evidence, const char *run_dir)
 {
     for (int rank = 0; rank < evidence->world; rank++) {
         ddp_witness *witness = &evidence->ranks[rank];
         look_at(evidence, run_dir, rank);
         const ddp_flight_snapshot *page = witness->page;
+        witness->oom = witness->oom || ran_out(evidence, witness);
         bool here = page != NULL && page->here;
         witness->state = 0;
         if (here)
-            witness->state = ddp_evidence_state(page->pid, page->pid_started);
+            witness->state = state_of(page->pid, page->pid_started);
         else if (page == NULL && witness->pid != 0 && witness->host == NULL)
-            witness->state = ddp_evidence_state(witness->pid, 0);
+            witness->state = state_of(witness->pid, 0);
     }
 }

@@ -7,9 +7,10 @@
 
 typedef struct ddp_evidence {
     int world;
-    ddp_witness *ranks; /* pid, host, ended, status, lost, oom are the caller's to set; the rest is found */
+    ddp_witness *ranks; /* pid, host, ended, status, lost are the caller's to set; the rest is found */
     ddp_flight_snapshot *pages; /* room for one a rank: about 80 KiB each */
     ddp_error **reasons;        /* by rank: why it has no page, NULL = it has one */
+    int64_t oom_count;          /* of our cgroup when it was made, see oom.h */
 } ddp_evidence;
 
 /* MEMORY. */
@@ -19,8 +20,5 @@ void ddp_evidence_free(ddp_evidence *evidence); /* a zeroed one is fine */
 /* Looks at everything once (about 50 us a rank). A page of another process than ranks[r].pid (where that is
  * known) is an earlier attempt's and counts as none. */
 void ddp_evidence_collect(ddp_evidence *evidence, const char *run_dir);
-
-/* The letter in /proc/PID/stat; X where there is no such process, or (started not 0) another one by now. */
-char ddp_evidence_state(int pid, uint64_t started);
 
 #endif

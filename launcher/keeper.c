@@ -16,25 +16,16 @@
 
 #include "collectives/rendezvous.h"
 #include "core/clock.h"
-#include "core/files.h"
 #include "core/memory.h"
 #include "launcher/first.h"
-#include "launcher/relay.h"
 #include "launcher/spawn.h"
+#include "launcher/tee.h"
 #include "launcher/verdict.h"
 
-#define READ_BYTES (64 << 10)
-#define KEPT_BYTES (1 << 20) /* of an unfinished line, and of lines that have no log yet */
-#define LOOK_MS 1000         /* whether mpirun is still there */
+#define LOOK_MS 1000 /* whether mpirun is still there */
 #define HURRY_MS 100
 #define WAIT_DIRECTORY_S 2.0 /* for rank 0 to make it */
 #define LINGER_S 0.5         /* mpirun, ending a job, kills at once what is left when one process has ended */
-
-typedef struct stream {
-    int *from; /* in the child */
-    int to;    /* -1 = nobody reads it any more */
-    ddp_text pending;
-} stream;
 
 typedef struct keeper {
     const ddp_rank_config *config;
@@ -42,10 +33,9 @@ typedef struct keeper {
     double started;
     ddp_rendezvous *page; /* the rank tells where it is, and why it fails */
     ddp_child child;
-    stream streams[2];
+    ddp_tee tee;
     pid_t parent;
-    int signal_fd, log;
-    bool log_failed;
+    int signal_fd;
     bool asked;     /* to end, by a signal */
     double kill_at; /* when a rank that was asked has had its time, where another one failed */
     int status;     /* of the rank that ended, as from waitpid */
@@ -56,80 +46,12 @@ static ddp_rendezvous_status ask(const keeper *keeper)
     return ddp_rendezvous_ask(keeper->page, keeper->config->local_rank);
 }
 
-/* -- output -- */
-
 /* The run directory is there once rank 0 says so, or the ranks have met. */
 static void open_log(keeper *keeper, bool ready)
 {
-    char path[4096];
     ddp_rendezvous_status at = ask(keeper);
-    ready = ready || (at.phase[0] != '\0' && strcmp(at.phase, "init") != 0);
-    if (keeper->log >= 0 || keeper->log_failed || !ready)
-        return;
-    ddp_relay_log_path(keeper->run_dir, keeper->config->rank, path, sizeof path);
-    keeper->log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    keeper->log_failed = keeper->log < 0;
-    if (keeper->log_failed)
-        ddp_log(DDP_WARN, "launch", "%s cannot be written (%s): this rank's output is only shown", path,
-                strerror(errno));
-}
-
-/* Whole lines, so that the two streams do not cut into each other's. */
-static void log_pending(keeper *keeper, stream *stream, bool all)
-{
-    ddp_text *pending = &stream->pending;
-    char *end = pending->length > 0 ? memrchr(pending->at, '\n', pending->length) : NULL;
-    size_t bytes = all || pending->length > KEPT_BYTES ? pending->length
-                   : end != NULL                       ? (size_t)(end + 1 - pending->at)
-                                                       : 0;
-    open_log(keeper, false);
-    if (bytes == 0 || (keeper->log < 0 && !all && pending->length <= KEPT_BYTES))
-        return;
-    if (keeper->log >= 0 && !keeper->log_failed) {
-        ddp_error *error = ddp_file_write(keeper->log, "logs/", pending->at, bytes);
-        if (error != NULL)
-            ddp_log(DDP_WARN, "launch", "%s: this rank's output is only shown from now on",
-                    ddp_error_message(error));
-        keeper->log_failed = error != NULL;
-        ddp_error_free(error);
-    }
-    memmove(pending->at, pending->at + bytes, pending->length - bytes);
-    pending->length -= bytes;
-}
-
-static void show(stream *stream, const char *bytes, size_t count)
-{
-    while (count > 0 && stream->to >= 0) {
-        ssize_t done = write(stream->to, bytes, count);
-        struct pollfd room = {.fd = stream->to, .events = POLLOUT};
-        if (done >= 0) {
-            bytes += done;
-            count -= (size_t)done;
-        } else if (errno == EAGAIN) {
-            poll(&room, 1, LOOK_MS);
-        } else if (errno != EINTR) {
-            stream->to = -1;
-        }
-    }
-}
-
-/* All that is there now. */
-static void copy(keeper *keeper, stream *stream)
-{
-    char buffer[READ_BYTES];
-    ssize_t got;
-    while (*stream->from >= 0 && (got = read(*stream->from, buffer, sizeof buffer)) != 0) {
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return;
-        show(stream, buffer, (size_t)got);
-        ddp_text_add_bytes(&stream->pending, buffer, (size_t)got);
-        log_pending(keeper, stream, false);
-    }
-    if (*stream->from >= 0)
-        close(*stream->from);
-    *stream->from = -1;
+    if (ready || (at.phase[0] != '\0' && strcmp(at.phase, "init") != 0))
+        ddp_tee_open_log(&keeper->tee);
 }
 
 /* -- life -- */
@@ -185,6 +107,7 @@ static ddp_error *start(keeper *keeper, const ddp_arguments *arguments)
         .err_fd = -1,
     };
     DDP_GO(ddp_spawn_start(&spawn, &keeper->child));
+    keeper->tee = ddp_tee_make(keeper->run_dir, keeper->config->rank, keeper->child.out, keeper->child.err);
 out:
     free(environment);
     free(words);
@@ -219,11 +142,11 @@ static void stay(keeper *keeper)
     pid_t ended = 0;
     while (ended == 0) {
         struct pollfd polls[] = {{.fd = keeper->signal_fd, .events = POLLIN},
-                                 {.fd = keeper->child.out, .events = POLLIN},
-                                 {.fd = keeper->child.err, .events = POLLIN}};
+                                 {.fd = keeper->tee.streams[0].from, .events = POLLIN},
+                                 {.fd = keeper->tee.streams[1].from, .events = POLLIN}};
         poll(polls, sizeof polls / sizeof polls[0], keeper->asked ? HURRY_MS : LOOK_MS);
-        copy(keeper, &keeper->streams[0]);
-        copy(keeper, &keeper->streams[1]);
+        ddp_tee_copy(&keeper->tee);
+        open_log(keeper, false);
         pass_signals(keeper);
         if (getppid() != keeper->parent || is_overdue(keeper))
             ddp_child_signal(&keeper->child, SIGKILL);
@@ -343,10 +266,8 @@ static void finish(keeper *keeper, int *code)
     bool stopped = has_stopped(keeper);
     bool asked = keeper->asked || stopped;
     open_log(keeper, ddp_first_ready(keeper->run_dir));
-    for (int i = 0; i < 2; i++) {
-        copy(keeper, &keeper->streams[i]);
-        log_pending(keeper, &keeper->streams[i], true);
-    }
+    ddp_tee_copy(&keeper->tee);
+    ddp_tee_close(&keeper->tee);
     ddp_error *error = *code != 0 && !asked ? accuse(keeper, *code) : NULL;
     if (*code != 0 && first_rank && !stopped)
         error = ddp_error_join(error, append_end(keeper, asked, *code));
@@ -380,12 +301,10 @@ ddp_error *ddp_keeper_run(const ddp_arguments *arguments, const ddp_rank_config 
         .run_dir = run_dir,
         .started = arguments->started,
         .child = {.out = -1, .err = -1},
+        .tee = ddp_tee_make(run_dir, config->rank, -1, -1),
         .parent = getppid(),
         .signal_fd = -1,
-        .log = -1,
     };
-    keeper.streams[0] = (stream){.from = &keeper.child.out, .to = STDOUT_FILENO};
-    keeper.streams[1] = (stream){.from = &keeper.child.err, .to = STDERR_FILENO};
     ddp_error *error = NULL;
     DDP_GO(ddp_rendezvous_make(config->local_world, &keeper.page));
     bool ready = wait_directory(&keeper);
@@ -395,11 +314,7 @@ ddp_error *ddp_keeper_run(const ddp_arguments *arguments, const ddp_rank_config 
     stay(&keeper);
     finish(&keeper, code);
 out:
-    ddp_child_close(&keeper.child);
-    for (int i = 0; i < 2; i++)
-        ddp_text_free(&keeper.streams[i].pending);
-    if (keeper.log >= 0)
-        close(keeper.log);
+    ddp_tee_close(&keeper.tee);
     if (keeper.signal_fd >= 0)
         close(keeper.signal_fd);
     ddp_rendezvous_close(keeper.page);

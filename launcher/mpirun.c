@@ -13,7 +13,7 @@
 #define MAX_ARGUMENTS 64
 /* Between mpirun's SIGTERM and SIGKILL. Open MPI 4 sleeps that long twice, even when everyone is gone
  * already, and a job whose rank died has to be over within ten seconds. */
-#define KILL_WAIT_S 2
+#define KILL_WAIT_S "1" /* mpirun waits so long before SIGTERM, and again before SIGKILL */
 
 static ddp_error *refuse_version(const char *path, const ddp_text *answer)
 {
@@ -115,8 +115,7 @@ static void add_flags(words *words, const ddp_plan *plan)
     snprintf(number, sizeof number, "%d", plan->setup.world);
     add(words, number);
     add_hosts(words, plan);
-    snprintf(number, sizeof number, "%d", plan->job->launch.grace_s < KILL_WAIT_S ? 1 : KILL_WAIT_S);
-    add_setting(words, "odls_base_sigkill_timeout", number);
+    add_setting(words, "odls_base_sigkill_timeout", KILL_WAIT_S);
     /* From its main thread: a rank asks the kernel to die with the thread that started it. */
     add_setting(words, "odls_base_num_threads", "0");
     add_setting(words, "orte_abort_on_non_zero_status", "1");

@@ -247,7 +247,7 @@ static double reference(const ddp_evidence *evidence, const ending *ending, bool
     double now = ddp_clock_now(), latest = -INFINITY;
     for (int rank = 0; rank < evidence->world; rank++)
         if (evidence->ranks[rank].page != NULL)
-            latest = fmax(latest, evidence->ranks[rank].page->latest);
+            latest = fmax(latest, fmax(evidence->ranks[rank].page->latest, evidence->ranks[rank].page->beat));
     if (alive)
         return now;
     if (ending->time > 0)
@@ -272,12 +272,13 @@ static void print_verdict(const ending *ending)
 {
     if (ending->kind[0] == '\0')
         return;
+    bool whole = strstr(ending->cause, "rank") != NULL; /* it says who and where by itself */
     printf("verdict  %s", ending->kind);
-    if (ending->rank >= 0)
+    if (!whole && ending->rank >= 0)
         printf(" of rank %d", ending->rank);
-    if (ending->phase[0] != '\0')
+    if (!whole && ending->phase[0] != '\0')
         printf(" in phase %s", ending->phase);
-    if (ending->step > 0)
+    if (!whole && ending->step > 0)
         printf(" of step %lld", (long long)ending->step);
     printf(": %s\n", ending->cause);
     if (ending->advice[0] != '\0')
@@ -294,8 +295,12 @@ static void add_ends(ddp_evidence *evidence, const ending *ending, bool alive)
     if (!crash || ending->rank < 0 || ending->rank >= evidence->world)
         return;
     ddp_witness *witness = &evidence->ranks[ending->rank];
-    witness->ended = true;
     witness->oom = strcmp(ending->kind, "oom") == 0;
+    if (ending->code == 1 && (witness->page == NULL || ddp_flight_pending(witness->page) == NULL)) {
+        witness->state = 'X'; /* 1 is also what stands for "left too early with 0" */
+        return;
+    }
+    witness->ended = true;
     witness->status = ending->code > 128 ? ending->code - 128 : ending->code << 8;
 }
 
@@ -306,7 +311,7 @@ static ddp_error *print_diagnosis(const ddp_evidence *evidence, const ending *en
     ddp_text text = {0};
     if (strcmp(ending->kind, "hang") == 0)
         question.limit_s = SHORT_WAIT_S;
-    if (ending->known && ending->kind[0] == '\0') /* done, or interrupted by somebody */
+    if (strcmp(ending->outcome, "done") == 0)
         return NULL;
     DDP_TRY(ddp_diagnose(&question, &diagnosis));
     if (ending->advice[0] != '\0') /* it was given by one who saw more: the processes */

@@ -49,7 +49,7 @@ static ddp_error *run_kept(const ddp_job *job, const ddp_rank_config *config, in
     ddp_error *error = ddp_rank_run(job, config, code);
     if (error != NULL)
         ddp_keeper_tell(config, error);
-    if (error != NULL && ddp_error_get_kind(error) == DDP_ERR_PEER)
+    if (error != NULL && ddp_error_get_kind(error) == DDP_ERR_PEER && *code == 0)
         let_first_speak();
     return error;
 }
@@ -131,8 +131,8 @@ static ddp_error *rank_verb(const ddp_arguments *arguments, int *code)
     DDP_GO(ddp_job_load(path, NULL, 0, &job));
     DDP_GO(ddp_rank_run(job, &config, code));
 out:
-    if (error != NULL && config.mpi && ddp_error_get_kind(error) == DDP_ERR_PEER)
-        let_first_speak();
+    if (error != NULL && config.mpi && ddp_error_get_kind(error) == DDP_ERR_PEER && *code == 0)
+        let_first_speak(); /* unless mpirun asks it to go already */
     ddp_job_free(job);
     free(path);
     return error;

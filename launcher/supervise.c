@@ -131,6 +131,20 @@ static void blame_culprit(watch *watch)
     }
 }
 
+/* What the ranks' recorders show, before anything is ended. */
+static void diagnose(watch *watch)
+{
+    ddp_outcome *outcome = watch->outcome;
+    const ddp_supervise_config *config = watch->config;
+    if (config->watchdog == NULL || outcome->diagnosis.kind != DDP_DIAGNOSIS_NOTHING)
+        return;
+    ddp_error *error =
+        ddp_watchdog_judge(config->watchdog, config->mpirun ? -1 : outcome->first, &outcome->diagnosis);
+    if (error != NULL)
+        ddp_log(DDP_WARN, "launch", "%s", ddp_error_message(error));
+    ddp_error_free(error);
+}
+
 /* From here on: what the others write is an echo and goes to their logs only. */
 static void end_others(watch *watch)
 {
@@ -138,8 +152,13 @@ static void end_others(watch *watch)
     ddp_outcome *outcome = watch->outcome;
     double now = ddp_clock_now();
     char why[64];
-    if (config->mpirun)
+    if (config->mpirun) {
+        if (outcome->hung) {
+            watch->term_at = now;
+            watch->kill_at = now + HUNG_KILL_S;
+        }
         return;
+    }
     ddp_relay_read(config->relay);
     memset(watch->quiet, 1, (size_t)config->world);
     watch->quiet[outcome->first] = 0;
@@ -166,7 +185,70 @@ static void note_first(watch *watch, int child, int status)
     outcome->steps = steps_done(watch->config);
     if (watch->config->rendezvous != NULL)
         outcome->at = ddp_rendezvous_ask(watch->config->rendezvous, outcome->first);
+    diagnose(watch);
     end_others(watch);
+}
+
+/* Nothing moves: the rank to blame is taken for the first failure, or the lowest where it is nobody in
+ * particular. */
+static void note_hang(watch *watch, const ddp_diagnosis *diagnosis)
+{
+    ddp_outcome *outcome = watch->outcome;
+    const ddp_supervise_config *config = watch->config;
+    outcome->diagnosis = *diagnosis;
+    outcome->first = config->mpirun || diagnosis->rank < 0 ? 0 : diagnosis->rank;
+    outcome->hung = true;
+    outcome->code = 1;
+    outcome->pid = diagnosis->pid;
+    outcome->steps = steps_done(config);
+    if (config->rendezvous != NULL)
+        outcome->at = ddp_rendezvous_ask(config->rendezvous, outcome->first);
+    end_others(watch);
+}
+
+static void warn_of_late(const watch *watch, const ddp_diagnosis *diagnosis)
+{
+    ddp_text text = {0};
+    ddp_text_add(&text, "ddprun: warning: nothing moves: %s\n", diagnosis->cause);
+    if (watch->config->err != NULL)
+        ddp_output_add(watch->config->err, ddp_text_get(&text), text.length);
+    ddp_text_free(&text);
+}
+
+/* Who is connected, and from where, comes through the control channel; it matters where mpirun started them.
+ */
+static void introduce(watch *watch)
+{
+    const ddp_supervise_config *config = watch->config;
+    for (int rank = 0; rank < config->world && config->channel != NULL; rank++) {
+        const ddp_channel_status *status = ddp_channel_ask(config->channel, rank);
+        if (status->pid != 0)
+            ddp_watchdog_know(config->watchdog, rank, status->pid, status->host);
+        if (status->lost && config->mpirun)
+            ddp_watchdog_lost(config->watchdog, rank);
+    }
+}
+
+static void look_for_hang(watch *watch)
+{
+    ddp_watchdog_view view;
+    ddp_diagnosis diagnosis;
+    const ddp_supervise_config *config = watch->config;
+    if (config->watchdog == NULL || watch->alive == 0 || watch->outcome->first >= 0 ||
+        watch->outcome->interrupted != 0 || watch->outcome->stopped != 0)
+        return;
+    introduce(watch);
+    ddp_error *error = ddp_watchdog_look(config->watchdog, &view, &diagnosis);
+    if (error != NULL) {
+        ddp_error_free(error);
+        return;
+    }
+    if (view == DDP_HANGS)
+        note_hang(watch, &diagnosis);
+    if (view != DDP_IS_LATE)
+        return;
+    warn_of_late(watch, &diagnosis);
+    ddp_diagnosis_free(&diagnosis);
 }
 
 /* One ended child, -1 = none; what it started ends with it. */
@@ -206,6 +288,8 @@ static void reap_all(watch *watch)
         if (child == watch->config->count)
             continue;
         watch->statuses[child] = status;
+        if (watch->config->watchdog != NULL && !watch->config->mpirun)
+            ddp_watchdog_ended(watch->config->watchdog, child, status);
         if (stopped(watch, child, status))
             outcome->stopped = WEXITSTATUS(status);
         if (!failed(watch, child, status))
@@ -293,6 +377,8 @@ static void wait_event(watch *watch, double due)
     double now = ddp_clock_now(), until = watch->term_at < watch->kill_at ? watch->term_at : watch->kill_at;
     if (due >= 0 && now + due < until)
         until = now + due;
+    if (watch->config->watchdog != NULL && now + DDP_WATCHDOG_LOOK_S < until)
+        until = now + DDP_WATCHDOG_LOOK_S;
     int wait_ms = until > now + 3600 ? 3600 * 1000 : until > now ? (int)((until - now) * 1000) + 1 : 0;
     watch->polls[0] = (struct pollfd){.fd = watch->config->signal_fd, .events = POLLIN};
     int count = 1 + ddp_relay_polls(watch->config->relay, watch->polls + 1);
@@ -321,6 +407,7 @@ static void run_loop(watch *watch)
         due = ddp_relay_read(watch->config->relay);
         take_signals(watch);
         reap_all(watch);
+        look_for_hang(watch);
         keep_deadlines(watch);
     }
     drain(watch);
@@ -391,6 +478,7 @@ ddp_error *ddp_supervise(const ddp_supervise_config *config, ddp_outcome *outcom
 
 void ddp_outcome_free(ddp_outcome *outcome)
 {
+    ddp_diagnosis_free(&outcome->diagnosis);
     free(outcome->followed);
     free(outcome->killed);
     outcome->followed = outcome->killed = NULL;

@@ -15,6 +15,7 @@
 #include "launcher/output.h"
 #include "launcher/relay.h"
 #include "launcher/spawn.h"
+#include "launcher/watchdog.h"
 
 #define DDP_FAILED_TERM_S 5.0 /* after the first failure */
 #define DDP_FAILED_KILL_S 9.0
@@ -23,8 +24,9 @@ typedef struct ddp_supervise_config {
     ddp_child *children; /* rank K is children[K], or one mpirun for all of them */
     int count, world;
     bool mpirun;
-    ddp_rendezvous *rendezvous; /* NULL with mpirun */
-    ddp_channel_server *channel;
+    ddp_rendezvous *rendezvous;  /* NULL with mpirun */
+    ddp_channel_server *channel; /* NULL = nobody can be asked to stop */
+    ddp_watchdog *watchdog;      /* NULL = nobody looks for hangs */
     ddp_relay *relay;
     double grace_s;  /* between being asked to end and SIGKILL */
     int signal_fd;   /* of ddp_supervise_block */
@@ -41,10 +43,11 @@ typedef struct ddp_outcome {
     bool hung;                /* the others say it did not come: it was alive */
     int pid;                  /* of it */
     ddp_rendezvous_status at; /* where it was */
-    char why[512];            /* what the ranks said when they aborted, "" = nothing */
-    unsigned char *followed;  /* by child: ended because of the first failure */
-    unsigned char *killed;    /* by child: had to be ended by SIGTERM or SIGKILL */
-    int64_t steps;            /* that all ranks have done, -1 = not known */
+    ddp_diagnosis diagnosis; /* what the recorders showed then; kind NOTHING = no more than is known anyway */
+    char why[512];           /* what the ranks said when they aborted, "" = nothing */
+    unsigned char *followed; /* by child: ended because of the first failure */
+    unsigned char *killed;   /* by child: had to be ended by SIGTERM or SIGKILL */
+    int64_t steps;           /* that all ranks have done, -1 = not known */
 } ddp_outcome;
 
 /* Blocks the signals that supervision waits for, in this thread and all later ones, and gives a descriptor

@@ -180,11 +180,26 @@ static void write_unknown(const ddp_verdict *verdict, ddp_text *out)
     ddp_text_add(out, "; its own words are in %s/logs/mpirun.log\n", verdict->run_dir);
 }
 
+/* The recorders show who waits for whom; of a plain crash the exit code says enough. */
+static bool tells_more(const ddp_verdict *verdict)
+{
+    ddp_diagnosis_kind kind = verdict->outcome->diagnosis.kind;
+    return kind == DDP_DIAGNOSIS_HANG || kind == DDP_DIAGNOSIS_MISMATCH || kind == DDP_DIAGNOSIS_LOST_HOST ||
+           kind == DDP_DIAGNOSIS_OOM;
+}
+
 void ddp_verdict_write(const ddp_verdict *verdict, ddp_text *out)
 {
     int local_rank;
     if (verdict->outcome->interrupted != 0 || verdict->outcome->stopped != 0) {
         write_interrupted(verdict, out);
+        return;
+    }
+    if (tells_more(verdict)) {
+        ddp_text_add(out, "ddprun: error: ");
+        ddp_diagnosis_write(&verdict->outcome->diagnosis, out);
+        ddp_text_add(out, "    logs are in %s/logs; ddprun postmortem %s shows what every rank was doing\n",
+                     verdict->run_dir, verdict->run_dir);
         return;
     }
     if (verdict->differ) {
@@ -244,6 +259,12 @@ ddp_error *ddp_verdict_append(const ddp_verdict *verdict)
     ddp_text line = {0}, cause = {0};
     const ddp_rendezvous_status *at = &verdict->outcome->at;
     ddp_json json = ddp_events_begin(&line, "verdict", ddp_clock_unix());
+    if (tells_more(verdict)) {
+        ddp_diagnosis_add_fields(&verdict->outcome->diagnosis, &json);
+        ddp_error *error = ddp_events_append(verdict->run_dir, &json);
+        ddp_text_free(&line);
+        return error;
+    }
     if (verdict->differ)
         ddp_text_add(&cause, "%s", verdict->outcome->why);
     else

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/flight.h"
 #include "core/memory.h"
 #include "core/text.h"
 
@@ -32,20 +33,23 @@ struct ddp_channel {
     int port, rank;
     int socket, signals, wake; /* descriptors; socket -1 = no launcher */
     pthread_t thread;
-    bool started, lost;
+    bool started, lost, mpi;
     char line[LINE_BYTES]; /* from the launcher, unfinished */
     size_t length;
     _Atomic(const char *) phase;
     atomic_int_fast64_t step;
+    _Atomic(ddp_flight *) flight;
     atomic_int stop;
     atomic_bool closing;
 };
 
 /* The asking signals that are not ignored: nohup, and background jobs of a shell, want them to be. */
-static void fill_set(sigset_t *set)
+static void fill_set(sigset_t *set, bool mpi)
 {
     sigemptyset(set);
     for (size_t i = 0; i < ASKING; i++) {
+        if (mpi && asking[i] == SIGTERM)
+            continue;
         struct sigaction before;
         sigaction(asking[i], NULL, &before);
         if (before.sa_handler != SIG_IGN)
@@ -53,11 +57,18 @@ static void fill_set(sigset_t *set)
     }
 }
 
-void ddp_channel_block(void)
+void ddp_channel_block(bool mpi)
 {
     sigset_t set;
-    fill_set(&set);
+    fill_set(&set, mpi);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static void unblock(void)
+{
+    sigset_t set;
+    fill_set(&set, false);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
 /* "10.0.0.1,10.1.0.1:4711:0123..." */
@@ -194,12 +205,13 @@ static void *work(void *argument)
         double now = ddp_clock_now();
         if (now >= next) {
             send_beat(channel);
+            ddp_flight_beat(atomic_load(&channel->flight));
             next = now + DDP_BEAT_S;
         }
         struct pollfd polls[] = {{.fd = channel->wake, .events = POLLIN},
                                  {.fd = channel->signals, .events = POLLIN},
                                  {.fd = channel->socket, .events = POLLIN}};
-        poll(polls, 3, channel->socket >= 0 ? (int)((next - now) * 1e3) + 1 : -1);
+        poll(polls, 3, (int)((next - now) * 1e3) + 1);
         if (polls[1].revents != 0)
             read_signals(channel);
         if (channel->socket >= 0 && polls[2].revents != 0)
@@ -212,7 +224,7 @@ static void *work(void *argument)
 static ddp_error *open_descriptors(ddp_channel *channel)
 {
     sigset_t set;
-    fill_set(&set);
+    fill_set(&set, channel->mpi);
     channel->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     channel->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (channel->signals < 0 || channel->wake < 0)
@@ -225,12 +237,13 @@ static ddp_error *open_descriptors(ddp_channel *channel)
     return NULL;
 }
 
-ddp_error *ddp_channel_open(const char *address, int rank, ddp_channel **channel)
+ddp_error *ddp_channel_open(const char *address, int rank, bool mpi, ddp_channel **channel)
 {
     ddp_channel *made;
     DDP_TRY(DDP_NEW(&made));
     made->socket = made->signals = made->wake = -1;
     made->rank = rank;
+    made->mpi = mpi;
     atomic_store(&made->phase, "init");
     ddp_error *error = address != NULL ? parse_address(made, address) : NULL;
     if (error == NULL)
@@ -251,6 +264,11 @@ void ddp_channel_tell(ddp_channel *channel, const char *phase, int64_t step)
         atomic_store_explicit(&channel->phase, phase, memory_order_relaxed);
     if (step >= 0)
         atomic_store_explicit(&channel->step, step, memory_order_relaxed);
+}
+
+void ddp_channel_record(ddp_channel *channel, ddp_flight *flight)
+{
+    atomic_store(&channel->flight, flight);
 }
 
 int ddp_channel_stop(const ddp_channel *channel)
@@ -274,6 +292,7 @@ void ddp_channel_close(ddp_channel *channel)
         close(channel->signals);
     if (channel->wake >= 0)
         close(channel->wake);
+    unblock();
     free(channel->addresses);
     free(channel);
 }

@@ -15,24 +15,31 @@
 
 #include <ddp/error.h>
 
+#include "core/flight.h"
+
 #define DDP_BEAT_S 0.5
 #define DDP_CHANNEL_TOKEN 32 /* hex digits */
 
 typedef struct ddp_channel ddp_channel;
 
-/* Blocks those signals in this thread and in all it starts: before any thread. */
-void ddp_channel_block(void);
+/* Blocks those signals in this thread and in all it starts: before any thread. `mpi`: mpirun started this
+ * rank. */
+void ddp_channel_block(bool mpi);
 
 /* `address`: the value of DDP_CONTROL, NULL = there is no launcher, only signals. IO (no thread), INPUT (no
  * such address). */
-DDP_USE_RESULT ddp_error *ddp_channel_open(const char *address, int rank, ddp_channel **channel);
+DDP_USE_RESULT ddp_error *ddp_channel_open(const char *address, int rank, bool mpi, ddp_channel **channel);
 
 /* What the next beat says. `phase` is borrowed for ever (a literal); NULL: keep; step < 0: keep. */
 void ddp_channel_tell(ddp_channel *channel, const char *phase, int64_t step); /* NULL is fine */
 
+/* From now on each beat is left in the recorder's page, too; it is borrowed until the channel is closed. */
+void ddp_channel_record(ddp_channel *channel, ddp_flight *flight);
+
 /* The signal (SIGTERM...) that asks this rank to stop, 0 = none. */
 int ddp_channel_stop(const ddp_channel *channel); /* NULL is fine */
 
+/* From here on signals do again what they do to any process. */
 void ddp_channel_close(ddp_channel *channel); /* NULL is fine */
 
 #endif

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/crash.h"
 #include "core/fault.h"
 #include "core/files.h"
 #include "core/flight.h"
@@ -288,12 +289,14 @@ static void open_flight(life *life)
     if (error != NULL)
         ddp_log(DDP_WARN, "flight", "no flight recorder: %s", ddp_error_message(error));
     ddp_error_free(error);
+    ddp_channel_record(life->channel, life->flight);
 }
 
 static ddp_error *open_life(life *life)
 {
     const ddp_rank_config *config = life->config;
     ddp_log_set_rank(config->rank);
+    ddp_crash_catch();
     DDP_TRY(set_environment(life->job));
     DDP_TRY(ddp_fault_load(config->rank));
     if (config->rendezvous_fd >= 0) {
@@ -305,7 +308,7 @@ static ddp_error *open_life(life *life)
                                    config->rendezvous_fd);
         DDP_TRY(ddp_rendezvous_open(fd, &life->rendezvous));
     }
-    DDP_TRY(ddp_channel_open(getenv("DDP_CONTROL"), config->rank, &life->channel));
+    DDP_TRY(ddp_channel_open(getenv("DDP_CONTROL"), config->rank, config->mpi, &life->channel));
     open_flight(life);
     tell(life, "init");
     ddp_fault_phase("init");
@@ -384,10 +387,13 @@ ddp_error *ddp_rank_run(const ddp_job *job, const ddp_rank_config *config, int *
 {
     life life = {.job = job, .config = config};
     *code = 0;
-    ddp_channel_block();
+    ddp_channel_block(config->mpi);
     ddp_error *error = open_life(&life);
     if (error == NULL)
         error = train(&life, code);
+    int signal = ddp_channel_stop(life.channel);
+    if (error != NULL)
+        *code = signal != 0 ? 128 + signal : 0;
     if (error != NULL && life.comm != NULL && ddp_error_get_kind(error) != DDP_ERR_PEER)
         ddp_comm_abort(life.comm,
                        ddp_error_message(error)); /* the others end now, and say whose fault it was */

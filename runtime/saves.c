@@ -125,11 +125,11 @@ ddp_error *trainer_save(ddp_trainer *trainer, int64_t step)
     DDP_TRY(trainer_end_save(trainer, true));
     if (trainer->env.reporter != NULL)
         ddp_reporter_flush(trainer->env.reporter); /* what a checkpoint goes on from has been told */
-    trainer->env.comm->timeout_s = trainer->env.job->watchdog.save_s;
+    trainer_limit(trainer, trainer->env.job->watchdog.save_s);
     trainer_phase(trainer, "save");
     DDP_TRY_AS(ddp_saver_begin(trainer->saves.saver, trainer->compute, trainer->comm_stream, &state),
                "saving a checkpoint after step %lld", (long long)step);
-    trainer->env.comm->timeout_s = trainer->env.job->watchdog.timeout_s;
+    trainer_limit_step(trainer);
     return NULL;
 }
 

@@ -16,6 +16,8 @@
 #include "runtime/trainer_parts.h"
 
 #define MIB (1024.0 * 1024.0)
+#define LAUNCHER_FIRST_S 1.0
+#define HANG_FACTOR 5
 #define MAX_SKIPPED 20 /* steps in a row that were not finite: the run has left the road */
 
 void trainer_phase(ddp_trainer *trainer, const char *phase)
@@ -25,6 +27,25 @@ void trainer_phase(ddp_trainer *trainer, const char *phase)
     ddp_channel_tell(trainer->env.channel, phase, -1);
     ddp_flight_phase(trainer->env.comm->flight, phase);
     ddp_fault_phase(phase);
+}
+
+/* Where a launcher watches, it is the one to say who does not come, before anything ends; ranks wait a little
+ * longer. */
+void trainer_limit(ddp_trainer *trainer, double seconds)
+{
+    if (seconds > 0 && trainer->env.channel != NULL)
+        seconds += LAUNCHER_FIRST_S;
+    trainer->env.comm->timeout_s = seconds;
+}
+
+/* Steps may have become slow for good reasons: a hang is five times as slow as the slowest of the last ones.
+ */
+void trainer_limit_step(ddp_trainer *trainer)
+{
+    double limit = trainer->env.job->watchdog.timeout_s, slowest = 0;
+    for (int i = 0; i < TRAINER_RECENT; i++)
+        slowest = trainer->recent_s[i] > slowest ? trainer->recent_s[i] : slowest;
+    trainer_limit(trainer, limit > 0 && limit < HANG_FACTOR * slowest ? HANG_FACTOR * slowest : limit);
 }
 
 ddp_batch trainer_batch(ddp_trainer *trainer, const void *input, const void *target, int64_t first,
@@ -321,9 +342,9 @@ static ddp_error *count_skip(ddp_trainer *trainer, const ddp_record *stepped, bo
 static ddp_error *evaluate(ddp_trainer *trainer, int64_t step, ddp_trainer_result *result)
 {
     ddp_loss totals;
-    trainer->env.comm->timeout_s = trainer->env.job->watchdog.eval_s;
+    trainer_limit(trainer, trainer->env.job->watchdog.eval_s);
     DDP_TRY(trainer_evaluate(trainer, &totals));
-    trainer->env.comm->timeout_s = trainer->env.job->watchdog.timeout_s;
+    trainer_limit_step(trainer);
     if (totals.items == 0)
         return ddp_error_make(DDP_ERR_INPUT,
                               "every target of the validation set is masked: there is nothing to count");
@@ -365,6 +386,8 @@ static ddp_error *run_step(ddp_trainer *trainer, int64_t step, ddp_trainer_resul
     result->skipped += skipped;
     result->items += record.measured.items;
     result->seconds += record.measured.step_ms * 1e-3;
+    trainer->recent_s[step % TRAINER_RECENT] = record.measured.step_ms * 1e-3;
+    trainer_limit_step(trainer);
     result->loss = record.measured.loss;
     if (eval_due(trainer, step))
         DDP_TRY_AS(evaluate(trainer, step, result), "evaluating after step %lld", (long long)step);
@@ -377,7 +400,7 @@ static ddp_error *run_step(ddp_trainer *trainer, int64_t step, ddp_trainer_resul
 ddp_error *ddp_trainer_run(ddp_trainer *trainer, ddp_trainer_result *result)
 {
     const ddp_setup *setup = trainer->env.setup;
-    trainer->env.comm->timeout_s = trainer->env.job->watchdog.timeout_s;
+    trainer_limit_step(trainer);
     *result =
         (ddp_trainer_result){.steps = trainer->resumed_step, .loss = NAN, .eval_loss = NAN, .accuracy = NAN};
     if (trainer->resumed_step >= setup->steps)
@@ -406,7 +429,7 @@ ddp_error *ddp_trainer_save(ddp_trainer *trainer, const char *path)
     size_t bytes = (size_t)params->arena_count * sizeof(float);
     ddp_claim claim = {"the trained weights", 0};
     void *host;
-    trainer->env.comm->timeout_s = trainer->env.job->watchdog.save_s;
+    trainer_limit(trainer, trainer->env.job->watchdog.save_s);
     trainer_phase(trainer, "save");
     DDP_TRY(checksum(trainer, &claim.value));
     DDP_TRY(ddp_agree(trainer->env.comm, trainer->comm_stream, &claim, 1));

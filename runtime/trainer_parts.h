@@ -27,6 +27,8 @@ typedef struct trainer_totals {
 } trainer_totals;
 #define TRAINER_TOTALS (sizeof(trainer_totals) / sizeof(double))
 
+#define TRAINER_RECENT 16
+
 struct ddp_trainer {
     ddp_trainer_env env;
     ddp_stream *compute, *comm_stream;
@@ -43,11 +45,12 @@ struct ddp_trainer {
     trainer_range *ranges;
     int range_count;
     ddp_loader *loader;
-    void *input, *target;   /* device copies of a batch, where host memory is not device memory */
-    int64_t *trace;         /* ids of a step, where traced */
-    int64_t updates;        /* done, skipped ones not counted */
-    int skipped;            /* in a row */
-    ddp_error *ready_error; /* from inside backward */
+    void *input, *target;            /* device copies of a batch, where host memory is not device memory */
+    int64_t *trace;                  /* ids of a step, where traced */
+    int64_t updates;                 /* done, skipped ones not counted */
+    int skipped;                     /* in a row */
+    double recent_s[TRAINER_RECENT]; /* of the last steps */
+    ddp_error *ready_error;          /* from inside backward */
     bool trace_samples, trace_checksum;
     char *resumed_from;     /* checkpoint that was loaded, NULL = none */
     int64_t resumed_step;   /* steps it had done */
@@ -58,13 +61,17 @@ struct ddp_trainer {
         ddp_pairs job, environment;
         char *directory;
         int64_t saved_step; /* of the last checkpoint that was completed */
-        uint64_t data; /* digest of the training set */
+        uint64_t data;      /* digest of the training set */
     } saves;
     struct {
         void *input, *target; /* host buffers of evaluation */
         int64_t *ids;
     } eval;
 };
+
+/* How long this rank waits for another one from now on: of watchdog.*_s, and of a step. */
+void trainer_limit(ddp_trainer *trainer, double seconds);
+void trainer_limit_step(ddp_trainer *trainer);
 
 /* Phase and step for whoever watches, and for DDP_FAULT. */
 void trainer_phase(ddp_trainer *trainer, const char *phase);

@@ -74,8 +74,9 @@ begin=$(now_ms)
 # shellcheck disable=SC2086
 DDP_FAULT="rank=1,step=3,do=stop" expect 1 "$ddprun" $hurt watchdog.timeout_s=1
 took_at_most "$begin" 8000
-check_report 1
-has "$scratch/err" "it was stuck"
+has "$scratch/err" "ddprun: error: hang: rank 1 (pid "
+has "$scratch/err" "is stopped in phase"
+has "$scratch/err" "ranks 0,2 wait in collective #"
 [ "$(field "$scratch/run" verdict kind | tail -n 1)" = hang ] || fail "the verdict is no hang"
 nothing_left 1
 finish
