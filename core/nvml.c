@@ -3,6 +3,7 @@
 #include "core/nvml.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,9 +182,14 @@ static void read_all(const nvml *n, ddp_gpus *gpus)
     }
 }
 
+/* The library starts a thread of its own, which stays (driver 580). It inherits the signal mask of this moment:
+ * all signals are blocked, or it would take the SIGCHLD that the launcher waits for. */
 void ddp_gpus_read(ddp_gpus *gpus)
 {
     nvml n = {0};
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     *gpus = (ddp_gpus){0};
     if (load(&n, gpus))
         read_all(&n, gpus);
@@ -191,4 +197,5 @@ void ddp_gpus_read(ddp_gpus *gpus)
         n.shutdown();
     if (n.library != NULL)
         dlclose(n.library);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

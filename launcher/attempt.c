@@ -72,6 +72,38 @@ static ddp_error *start(ddp_attempt *attempt)
     return NULL;
 }
 
+static void warn_of(ddp_error *error)
+{
+    if (error != NULL)
+        ddp_log(DDP_WARN, "launch", "%s", ddp_error_message(error));
+    ddp_error_free(error);
+}
+
+static ddp_verdict make_verdict(const ddp_attempt *attempt, const ddp_outcome *outcome)
+{
+    const ddp_attempt_config *config = attempt->config;
+    return ddp_verdict_make(config->plan, config->run_dir, outcome, attempt->crew.log_from,
+                            attempt->events_from);
+}
+
+static void tell(const ddp_attempt *attempt, const ddp_verdict *verdict, bool failed)
+{
+    ddp_text text = {0};
+    ddp_verdict_write(verdict, &text);
+    ddp_output_add(attempt->config->err, ddp_text_get(&text), text.length);
+    ddp_text_free(&text);
+    if (failed)
+        warn_of(ddp_verdict_append(verdict));
+}
+
+static void tell_hang(void *argument, const ddp_outcome *outcome)
+{
+    ddp_attempt *attempt = argument;
+    ddp_verdict verdict = make_verdict(attempt, outcome);
+    tell(attempt, &verdict, true);
+    attempt->told = true;
+}
+
 static ddp_error *watch(ddp_attempt *attempt)
 {
     const ddp_attempt_config *config = attempt->config;
@@ -87,6 +119,8 @@ static ddp_error *watch(ddp_attempt *attempt)
         .grace_s = config->plan->job->launch.grace_s,
         .signal_fd = config->signal_fd,
         .err = config->err,
+        .on_hang = tell_hang,
+        .on_hang_argument = attempt,
     };
     return ddp_supervise(&supervise, &attempt->outcome);
 }
@@ -115,27 +149,13 @@ bool ddp_attempt_failed(const ddp_attempt *attempt)
     return attempt->outcome.first >= 0;
 }
 
-static void warn_of(ddp_error *error)
-{
-    if (error != NULL)
-        ddp_log(DDP_WARN, "launch", "%s", ddp_error_message(error));
-    ddp_error_free(error);
-}
-
 ddp_verdict ddp_attempt_report(const ddp_attempt *attempt)
 {
-    const ddp_attempt_config *config = attempt->config;
     const ddp_outcome *outcome = &attempt->outcome;
-    ddp_text text = {0};
-    ddp_verdict verdict = ddp_verdict_make(config->plan, config->run_dir, outcome, attempt->crew.log_from,
-                                           attempt->events_from);
-    if (outcome->first < 0 && outcome->interrupted == 0 && outcome->stopped == 0)
-        return verdict;
-    ddp_verdict_write(&verdict, &text);
-    ddp_output_add(config->err, ddp_text_get(&text), text.length);
-    ddp_text_free(&text);
-    if (ddp_attempt_failed(attempt))
-        warn_of(ddp_verdict_append(&verdict));
+    ddp_verdict verdict = make_verdict(attempt, outcome);
+    bool failed = ddp_attempt_failed(attempt);
+    if (!attempt->told && (failed || outcome->interrupted != 0 || outcome->stopped != 0))
+        tell(attempt, &verdict, failed);
     return verdict;
 }
 

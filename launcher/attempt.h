@@ -29,6 +29,7 @@ typedef struct ddp_attempt {
     ddp_watchdog *watchdog;
     ddp_crew crew;
     ddp_outcome outcome;
+    bool told; /* a hang was told when it was found */
 } ddp_attempt;
 
 /* From the first start to the last death; all output has been shown when it returns. MACHINE, IO, MEMORY: it

@@ -17,7 +17,7 @@
 
 #define INTERRUPTED_TERM_S 1.0 /* ranks that compute together leave by themselves until then */
 #define HUNG_TERM_S 1.0        /* a rank that others have waited for has had its time */
-#define HUNG_KILL_S 4.0
+#define HUNG_KILL_S 2.0
 #define SECOND_TERM_S 0.1
 #define DRAIN_S 1.0 /* for output of processes that are gone */
 #define NEVER 1e300
@@ -203,6 +203,8 @@ static void note_hang(watch *watch, const ddp_diagnosis *diagnosis)
     outcome->steps = steps_done(config);
     if (config->rendezvous != NULL)
         outcome->at = ddp_rendezvous_ask(config->rendezvous, outcome->first);
+    if (config->on_hang != NULL)
+        config->on_hang(config->on_hang_argument, outcome);
     end_others(watch);
 }
 

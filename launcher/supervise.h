@@ -20,6 +20,8 @@
 #define DDP_FAILED_TERM_S 5.0 /* after the first failure */
 #define DDP_FAILED_KILL_S 9.0
 
+struct ddp_outcome;
+
 typedef struct ddp_supervise_config {
     ddp_child *children; /* rank K is children[K], or one mpirun for all of them */
     int count, world;
@@ -31,6 +33,9 @@ typedef struct ddp_supervise_config {
     double grace_s;  /* between being asked to end and SIGKILL */
     int signal_fd;   /* of ddp_supervise_block */
     ddp_output *err; /* for the word that it is stopping; may be NULL */
+    /* Called once when the watchdog has found a hang, before anything is ended; may be NULL. */
+    void (*on_hang)(void *argument, const struct ddp_outcome *outcome);
+    void *on_hang_argument;
 } ddp_supervise_config;
 
 /* How it ended. */

@@ -5,6 +5,7 @@
  * without it. Only plain allocations are made, and no setting of the card is changed. */
 #include "core/device/cuda/device.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,7 +240,11 @@ static ddp_error *open_device(const ddp_device_config *config, ddp_device **devi
     made->base.ops = &ddp_device_cuda_ops;
     made->base.kernels = &ddp_kernels_cuda_f32;
     made->base.config = *config;
+    sigset_t all, before; /* for the driver's threads: signals are the main thread's business */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     ddp_error *error = open_parts(made);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != NULL) {
         close_device(&made->base);
         return error;
