@@ -63,6 +63,15 @@ has "$scratch/out" "resumed $scratch/back, 0 steps done"
 expect 2 "$ddprun" "$scratch/job.yaml" output="$scratch/other" checkpoint.resume="$scratch/back" model.layers=3
 has "$scratch/err" "model.layers: 2 -> 3"
 
+# keep_best: each save is evaluated first, and the best of all stays beside the newest. The rate rises until it diverges.
+expect 0 "$ddprun" configs/digits.yaml output="$scratch/best" train.steps=40 schedule.kind=constant \
+  optimizer.lr=2.5 train.eval_every=0 checkpoint.every=4 checkpoint.keep=1 checkpoint.keep_best=true launch.oversubscribe=true
+expect 0 "$ddprun" ckpt ls "$scratch/best"
+[ "$(grep -c step- "$scratch/out")" -le 2 ] || fail "more than the newest and the best stayed"
+lowest=$(sed -n 's/.*"event": "eval".*"step": \([0-9]*\), "loss": \([^,]*\),.*/\2 \1/p' "$scratch/best/events.jsonl" | sort -g | head -n 1)
+[ "$(awk '/\(best\)/ {print $1}' "$scratch/out")" = "${lowest#* }" ] || fail "the best is another: $lowest, $(cat "$scratch/out")"
+[ "$(field "$scratch/best" eval step | wc -l)" = 10 ] || fail "not every save was evaluated"
+
 # Wrong requests.
 expect 2 "$ddprun" ckpt import "$scratch/hub" --out "$scratch/back"
 has "$scratch/err" "exists"
