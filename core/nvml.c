@@ -64,7 +64,7 @@ static bool refuse(ddp_gpus *gpus, const char *help, const char *why)
 static bool load(nvml *n, ddp_gpus *gpus)
 {
     static const char install[] = "install NVIDIA's driver, or start the container with --gpus all";
-    n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (n->library == NULL)
         return refuse(gpus, install, "the NVIDIA driver is not installed here");
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
@@ -93,7 +93,7 @@ static void read_gpu(const nvml *n, unsigned index, ddp_gpu *gpu)
     void *handle = NULL;
     nvml_memory memory = {0};
     nvml_pci pci = {0};
-    *gpu = (ddp_gpu){.name = "GPU"};
+    *gpu = (ddp_gpu){.index = (int)index, .name = "GPU"};
     if (n->handle(index, &handle) != NVML_SUCCESS)
         return;
     (void)n->name(handle, gpu->name, sizeof gpu->name);
@@ -182,8 +182,9 @@ static void read_all(const nvml *n, ddp_gpus *gpus)
     }
 }
 
-/* The library starts a thread of its own, which stays (driver 580). It inherits the signal mask of this moment:
- * all signals are blocked, or it would take the SIGCHLD that the launcher waits for. */
+/* The library starts a thread of its own, which stays (driver 580), and so must its code. It inherits the
+ * signal mask of this moment: all signals are blocked, or it would take the SIGCHLD that the launcher waits
+ * for. */
 void ddp_gpus_read(ddp_gpus *gpus)
 {
     nvml n = {0};

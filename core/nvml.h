@@ -12,6 +12,7 @@
 enum { DDP_MAX_GPUS = 64 };
 
 typedef struct ddp_gpu {
+    int index; /* among all of this machine, in PCI bus order */
     char name[96], uuid[96], bus_id[32];
     int64_t bytes, free_bytes; /* memory; 0 = not said */
 } ddp_gpu;

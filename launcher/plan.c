@@ -176,12 +176,12 @@ static ddp_error *check_gpu_memory(const ddp_plan *plan)
 {
     char need[32], has[32];
     int64_t bytes = plan->bytes.total - plan->bytes.data - plan->bytes.checkpoint; /* those are host memory */
-    if (plan->setup.gpu_bytes == 0 || bytes <= plan->setup.gpu_bytes)
+    if (plan->setup.gpu[0].bytes == 0 || bytes <= plan->setup.gpu[0].bytes)
         return NULL;
     return ddp_error_help(
         ddp_error_make(DDP_ERR_MACHINE, "a rank needs %s of GPU memory, the GPU has %s",
                        ddp_text_from_bytes((double)bytes, need, sizeof need),
-                       ddp_text_from_bytes((double)plan->setup.gpu_bytes, has, sizeof has)),
+                       ddp_text_from_bytes((double)plan->setup.gpu[0].bytes, has, sizeof has)),
         "a smaller train.micro_batch needs less for activations, a smaller model less for everything");
 }
 

@@ -30,6 +30,23 @@ static void add_why(ddp_text *out, const ddp_plan *plan, const ddp_plan_host *ho
                      plural(share->allowed), share->numa >= 0 ? ", on one NUMA node" : ", across NUMA nodes");
 }
 
+/* The GPU of a rank, NULL where it has none or it is not known from here. */
+static const ddp_gpu *find_gpu(const ddp_plan *plan, const ddp_plan_host *host, int local_rank)
+{
+    int gpus = plan->setup.gpus;
+    return host->here && gpus > 0 ? &plan->setup.gpu[local_rank % gpus] : NULL;
+}
+
+static void write_gpu(const ddp_gpu *gpu, ddp_json *json)
+{
+    if (gpu != NULL)
+        ddp_json_int(json, "gpu", gpu->index);
+    else
+        ddp_json_null(json, "gpu");
+    ddp_json_text(json, "bus_id", gpu != NULL ? gpu->bus_id : NULL);
+    ddp_json_text(json, "uuid", gpu != NULL ? gpu->uuid : NULL);
+}
+
 static void write_rank(const ddp_plan *plan, int rank, ddp_json *json)
 {
     int local_rank;
@@ -40,9 +57,7 @@ static void write_rank(const ddp_plan *plan, int rank, ddp_json *json)
     ddp_json_open_object(json, NULL);
     ddp_json_int(json, "rank", rank);
     ddp_json_text(json, "host", host->name);
-    ddp_json_null(json, "gpu");
-    ddp_json_null(json, "bus_id");
-    ddp_json_null(json, "uuid");
+    write_gpu(find_gpu(plan, host, local_rank), json);
     if (share != NULL && share->numa >= 0)
         ddp_json_int(json, "numa", share->numa);
     else
@@ -98,12 +113,14 @@ static void write_ranks(const ddp_plan *plan, ddp_text *out)
             width = (int)strlen(plan->hosts[i].name);
     ddp_text_add(out, "  rank  %-*s  gpu  cores     numa  why\n", width, "host");
     for (int rank = 0; rank < plan->setup.world; rank++) {
-        char numa[16] = "-";
+        char numa[16] = "-", gpu[16] = "-";
         const ddp_plan_host *host = ddp_plan_find(plan, rank, &local_rank);
         const ddp_bind_share *share = find_share(plan, host, local_rank);
         if (share != NULL && share->numa >= 0)
             snprintf(numa, sizeof numa, "%d", share->numa);
-        ddp_text_add(out, "  %4d  %-*s  %3s  %-8s  %4s  ", rank, width, host->name, "-",
+        if (find_gpu(plan, host, local_rank) != NULL)
+            snprintf(gpu, sizeof gpu, "%d", find_gpu(plan, host, local_rank)->index);
+        ddp_text_add(out, "  %4d  %-*s  %3s  %-8s  %4s  ", rank, width, host->name, gpu,
                      share ? share->cores : "-", numa);
         add_why(out, plan, host, local_rank);
         ddp_text_add(out, "\n");

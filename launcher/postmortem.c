@@ -304,6 +304,16 @@ static void add_ends(ddp_evidence *evidence, const ending *ending, bool alive)
     witness->status = ending->code > 128 ? ending->code - 128 : ending->code << 8;
 }
 
+/* At any moment of a healthy job somebody waits for somebody: that alone is no hang. */
+static bool goes_on(const ddp_evidence *evidence, const ddp_diagnosis *diagnosis)
+{
+    if (diagnosis->kind == DDP_DIAGNOSIS_NOTHING)
+        return true;
+    char state = diagnosis->rank >= 0 ? evidence->ranks[diagnosis->rank].state : 0;
+    return diagnosis->kind == DDP_DIAGNOSIS_HANG && diagnosis->waited_s < SHORT_WAIT_S && state != 'T' &&
+           state != 't';
+}
+
 static ddp_error *print_diagnosis(const ddp_evidence *evidence, const ending *ending, bool alive, double now)
 {
     ddp_question question = {.ranks = evidence->ranks, .world = evidence->world, .now = now, .first = -1};
@@ -316,7 +326,7 @@ static ddp_error *print_diagnosis(const ddp_evidence *evidence, const ending *en
     DDP_TRY(ddp_diagnose(&question, &diagnosis));
     if (ending->advice[0] != '\0') /* it was given by one who saw more: the processes */
         diagnosis.advice[0] = '\0';
-    if (diagnosis.kind == DDP_DIAGNOSIS_HANG && ending->kind[0] == '\0' && diagnosis.waited_s < SHORT_WAIT_S)
+    if (ending->kind[0] == '\0' && goes_on(evidence, &diagnosis))
         ddp_text_add(&text, "nobody %s for longer than a second; all %s on with their work\n",
                      alive ? "waits" : "had waited", alive ? "go" : "went");
     else

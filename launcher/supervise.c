@@ -13,12 +13,14 @@
 
 #include "core/clock.h"
 #include "core/memory.h"
+#include "runtime/channel.h"
 #include "runtime/rank.h"
 
 #define INTERRUPTED_TERM_S 1.0 /* ranks that compute together leave by themselves until then */
 #define HUNG_TERM_S 1.0        /* a rank that others have waited for has had its time */
 #define HUNG_KILL_S 2.0
 #define SECOND_TERM_S 0.1
+#define SILENT_S (5 * DDP_BEAT_S)
 #define DRAIN_S 1.0 /* for output of processes that are gone */
 #define NEVER 1e300
 
@@ -217,6 +219,18 @@ static void warn_of_late(const watch *watch, const ddp_diagnosis *diagnosis)
     ddp_text_free(&text);
 }
 
+/* Nothing is heard of any of its ranks: of one alone, it would be that rank's fault. */
+static bool is_host_silent(const ddp_supervise_config *config, const char *host)
+{
+    double now = ddp_clock_now();
+    for (int rank = 0; rank < config->world; rank++) {
+        const ddp_channel_status *status = ddp_channel_ask(config->channel, rank);
+        if (strcmp(status->host, host) == 0 && status->connected && now - status->heard < SILENT_S)
+            return false;
+    }
+    return *host != '\0';
+}
+
 /* Who is connected, and from where, comes through the control channel; it matters where mpirun started them.
  */
 static void introduce(watch *watch)
@@ -226,7 +240,7 @@ static void introduce(watch *watch)
         const ddp_channel_status *status = ddp_channel_ask(config->channel, rank);
         if (status->pid != 0)
             ddp_watchdog_know(config->watchdog, rank, status->pid, status->host);
-        if (status->lost && config->mpirun)
+        if (config->mpirun && is_host_silent(config, status->host))
             ddp_watchdog_lost(config->watchdog, rank);
     }
 }

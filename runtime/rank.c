@@ -182,10 +182,11 @@ static ddp_error *gather_ranks(life *life)
     DDP_GO(ddp_memory_make((size_t)life->comm->world, sizeof *life->ranks, &host));
     life->ranks = host;
     ddp_rank_info *mine = &life->ranks[life->comm->rank];
-    *mine = (ddp_rank_info){.rank = life->comm->rank,
-                            .local_rank = life->comm->local_rank,
-                            .pid = getpid(),
-                            .gpu = life->setup.gpus > 0 ? life->device->config.index : -1};
+    *mine =
+        (ddp_rank_info){.rank = life->comm->rank,
+                        .local_rank = life->comm->local_rank,
+                        .pid = getpid(),
+                        .gpu = life->setup.gpus > 0 ? life->setup.gpu[life->device->config.index].index : -1};
     gethostname(mine->host, sizeof mine->host - 1);
     snprintf(mine->cores, sizeof mine->cores, "%s", life->share.cores);
     DDP_GO(ddp_device_alloc(life->device, bytes, &gathered));
@@ -292,6 +293,12 @@ static void open_flight(life *life)
     ddp_channel_record(life->channel, life->flight);
 }
 
+/* mpirun's SIGTERM reaches this process itself; a rank with a keeper (launcher/keeper.h) is its keeper's. */
+static bool ended_by_mpirun(const ddp_rank_config *config)
+{
+    return config->mpi && config->rendezvous_fd < 0;
+}
+
 static ddp_error *open_life(life *life)
 {
     const ddp_rank_config *config = life->config;
@@ -308,7 +315,7 @@ static ddp_error *open_life(life *life)
                                    config->rendezvous_fd);
         DDP_TRY(ddp_rendezvous_open(fd, &life->rendezvous));
     }
-    DDP_TRY(ddp_channel_open(getenv("DDP_CONTROL"), config->rank, config->mpi, &life->channel));
+    DDP_TRY(ddp_channel_open(getenv("DDP_CONTROL"), config->rank, ended_by_mpirun(config), &life->channel));
     open_flight(life);
     tell(life, "init");
     ddp_fault_phase("init");
@@ -387,7 +394,7 @@ ddp_error *ddp_rank_run(const ddp_job *job, const ddp_rank_config *config, int *
 {
     life life = {.job = job, .config = config};
     *code = 0;
-    ddp_channel_block(config->mpi);
+    ddp_channel_block(ended_by_mpirun(config));
     ddp_error *error = open_life(&life);
     if (error == NULL)
         error = train(&life, code);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/nvml.h"
 #include "core/text.h"
 #include "runtime/builtins.h"
 #include "runtime/data/sampler.h"
@@ -109,7 +108,7 @@ static ddp_error *choose_device(const ddp_job *job, int world, ddp_setup *setup)
             ddp_error_at(DDP_ERR_MACHINE, place, "parallel.device: no GPU can be used: %s", gpus.why),
             "%s; parallel.device=cpu works without", gpus.help);
     setup->gpus = gpus.count;
-    setup->gpu_bytes = gpus.count > 0 ? gpus.at[0].bytes : 0;
+    memcpy(setup->gpu, gpus.at, sizeof setup->gpu);
     if (job->train.precision != DDP_PRECISION_FP32)
         return ddp_error_help(ddp_error_at(DDP_ERR_INPUT, place_of(job, &job->train.precision),
                                            "train.precision: the %s computes in fp32 only",

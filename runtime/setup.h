@@ -7,14 +7,15 @@
 #include <ddp/device.h>
 #include <ddp/job.h>
 
+#include "core/nvml.h"
 #include "runtime/data/sampler.h"
 
 typedef struct ddp_setup {
     const ddp_job *job; /* borrowed */
     const ddp_device_ops *device;
-    int gpus;          /* of this host that may be used; 0 where the device is the cpu */
-    int64_t gpu_bytes; /* memory of the first of them */
-    char no_gpu[160];  /* parallel.device auto took the cpu in a build with cuda: why; otherwise "" */
+    int gpus; /* of this host that may be used; 0 where the device is the cpu */
+    ddp_gpu gpu[DDP_MAX_GPUS];
+    char no_gpu[160]; /* parallel.device auto took the cpu in a build with cuda: why; otherwise "" */
     int world;
     ddp_sample sample;
     ddp_params params;               /* sealed */

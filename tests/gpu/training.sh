@@ -56,6 +56,12 @@ expect 2 "$ddprun" configs/smoke.yaml output="$scratch/none" parallel.device=cud
 has "$scratch/err" 'may be used here'
 expect 3 "$ddprun" configs/smoke.yaml output="$scratch/none" parallel.device=cuda model.width=16384 model.layers=900
 has "$scratch/err" 'of GPU memory, the GPU has'
+expect 0 "$ddprun" plan configs/smoke.yaml --json
+has "$scratch/out" '"gpu": 0, "bus_id": "0'
+has "$scratch/out" '"uuid": "GPU-'
+for i in 1 2 3 4 5 6 7 8; do # a thread of the driver must not take the launcher's signals: it would wait for ever
+  LIMIT=20 train "end$i" cuda configs/smoke.yaml train.steps=2
+done
 expect 0 "$ddprun" check
 has "$scratch/out" NVIDIA
 finish
