@@ -161,6 +161,10 @@ ddp_error *trainer_end_save(ddp_trainer *trainer, bool wait)
     }
     if (error == NULL || trainer->env.job->checkpoint.on_error == DDP_ON_ERROR_FAIL)
         return error;
+    if (ddp_error_get_kind(error) == DDP_ERR_PEER && trainer->env.comm->rank != 0) {
+        ddp_error_free(error); /* the rank it happened to says so */
+        return NULL;
+    }
     error = ddp_error_help(error, "training goes on; earlier checkpoints are as they were. "
                                   "checkpoint.on_error=fail would end the job");
     ddp_error_print(error, "warning", stderr);

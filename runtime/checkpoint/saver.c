@@ -189,24 +189,32 @@ static ddp_error *name_save(ddp_saver *saver, const ddp_checkpoint_state *state)
     return NULL;
 }
 
-/* Every rank's files, once rank 0 has made them (agreeing on the state comes between). *failure is this
- * rank's; what is returned concerns all. */
+/* Whether all ranks may go on; to those with nothing to say for themselves it is another one's failure
+ * (PEER). */
+static ddp_error *agree_on_files(ddp_saver *saver, ddp_stream *comm_stream, ddp_error **failure)
+{
+    bool all;
+    DDP_TRY(ddp_agree_all(saver->config.comm, comm_stream, *failure == NULL, &all));
+    if (*failure == NULL && !all)
+        *failure = ddp_error_make(DDP_ERR_PEER,
+                                  "another rank could not make or open the files; its own output says why");
+    return NULL;
+}
+
+/* Every rank's files, once rank 0 has made them. *failure is this rank's; what is returned concerns all. */
 static ddp_error *open_together(ddp_saver *saver, ddp_stream *compute, ddp_stream *comm_stream,
                                 ddp_error **failure)
 {
-    ddp_comm *comm = saver->config.comm;
-    bool all;
-    *failure = comm->rank == 0 ? make_files(saver) : NULL;
+    bool first = saver->config.comm->rank == 0;
     DDP_TRY(agree_on_state(saver, compute, comm_stream));
-    if (comm->rank != 0)
-        *failure = mark_writing(saver);
+    *failure = first ? make_files(saver) : NULL;
+    DDP_TRY(agree_on_files(saver, comm_stream, failure));
+    if (*failure != NULL)
+        return NULL;
+    *failure = first ? NULL : mark_writing(saver);
     if (*failure == NULL)
         *failure = open_files(saver);
-    DDP_TRY(ddp_agree_all(comm, comm_stream, *failure == NULL, &all));
-    if (*failure == NULL && !all)
-        *failure =
-            ddp_error_make(DDP_ERR_IO, "another rank could not open the files; its own output says why");
-    return NULL;
+    return agree_on_files(saver, comm_stream, failure);
 }
 
 ddp_error *ddp_saver_begin(ddp_saver *saver, ddp_stream *compute, ddp_stream *comm_stream,
@@ -228,11 +236,6 @@ ddp_error *ddp_saver_begin(ddp_saver *saver, ddp_stream *compute, ddp_stream *co
         end_early(saver, failure);
     saver->saved.blocked_s = ddp_clock_now() - saver->begun;
     return NULL;
-}
-
-bool ddp_saver_busy(const ddp_saver *saver)
-{
-    return saver->part != NULL;
 }
 
 /* A rank that waits for its thread must still notice that another one is gone. */

@@ -48,12 +48,10 @@ DDP_USE_RESULT ddp_error *ddp_saver_open(const ddp_saver_config *config, ddp_sav
 DDP_USE_RESULT ddp_error *ddp_saver_begin(ddp_saver *saver, ddp_stream *compute, ddp_stream *comm_stream,
                                           const ddp_checkpoint_state *state);
 
-/* Whether a save is under way whose end nobody has asked for yet. */
-bool ddp_saver_busy(const ddp_saver *saver);
-
 /* With `wait`, waits for the save under way. *ended: it is over; then an error says why it failed (IO,
- * MEMORY; the old checkpoints are as they were), otherwise *saved is filled. On ranks other than 0 a save is
- * over when their own share is written. */
+ * MEMORY; PEER: it is another rank's failure; the old checkpoints are as they were), otherwise *saved is
+ * filled. On ranks other than 0 a save is over when their own share is written. PEER with *ended false:
+ * another rank is gone. */
 DDP_USE_RESULT ddp_error *ddp_saver_end(ddp_saver *saver, bool wait, bool *ended, ddp_saved *saved);
 
 /* Gives up a save under way (rank 0 waits for nobody any more; its .part is removed). NULL is fine. */
