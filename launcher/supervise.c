@@ -145,6 +145,9 @@ static void diagnose(watch *watch)
     if (error != NULL)
         ddp_log(DDP_WARN, "launch", "%s", ddp_error_message(error));
     ddp_error_free(error);
+    /* Somebody always waits for somebody: that is a hang only where a rank was given up for it. */
+    if (outcome->diagnosis.kind == DDP_DIAGNOSIS_HANG && !outcome->hung)
+        ddp_diagnosis_free(&outcome->diagnosis);
 }
 
 /* From here on: what the others write is an echo and goes to their logs only. */
