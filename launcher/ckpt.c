@@ -28,6 +28,9 @@ static ddp_error *open_shelf(const char *path, ddp_shelf *shelf)
     ddp_error *error = NULL;
     if (stat(path, &info) != 0)
         return ddp_error_make(DDP_ERR_INPUT, "%s is not there", path);
+    if (!S_ISDIR(info.st_mode))
+        return ddp_error_help(ddp_error_make(DDP_ERR_INPUT, "%s is no directory", path),
+                              "give a run directory or a checkpoint");
     DDP_GO(ddp_path_join(path, DDP_CHECKPOINT_RECORD, &copy));
     if (access(copy, F_OK) == 0) {
         error = ddp_shelf_open_one(path, shelf);

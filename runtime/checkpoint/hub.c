@@ -1,6 +1,8 @@
 /* Between checkpoints and Hugging Face folders. */
 #include "runtime/checkpoint/hub.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -194,11 +196,31 @@ out:
     return error;
 }
 
+/* An export replaces an export, nothing else. */
+static ddp_error *check_folder(const char *path)
+{
+    DIR *directory = opendir(path);
+    ddp_error *error = NULL;
+    if (directory == NULL && errno == ENOENT)
+        return NULL;
+    if (directory == NULL)
+        return ddp_error_make(DDP_ERR_INPUT, "%s: %s", path, strerror(errno));
+    for (struct dirent *entry; error == NULL && (entry = readdir(directory)) != NULL;)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            strcmp(entry->d_name, CONFIG) != 0 && strcmp(entry->d_name, WEIGHTS) != 0)
+            error = ddp_error_help(
+                ddp_error_make(DDP_ERR_INPUT, "%s holds other files (%s)", path, entry->d_name),
+                "name a folder that is to be made");
+    closedir(directory);
+    return error;
+}
+
 ddp_error *ddp_hub_export(const char *from, const char *to, ddp_hub_result *result)
 {
     ddp_checkpoint_record record;
     ddp_safetensors *file = NULL;
     ddp_error *error = NULL;
+    DDP_TRY(check_folder(to));
     DDP_TRY(ddp_checkpoint_record_load(from, &record));
     DDP_GO(ddp_restore_verify(from, &record));
     DDP_GO(open_weights(from, &file));

@@ -15,8 +15,8 @@ typedef struct ddp_hub_result {
     int64_t elements;
 } ddp_hub_result;
 
-/* Writes the weights of checkpoint directory `from` to folder `to`, which is made. Errors: INPUT (no complete
- * or a damaged checkpoint), IO, MEMORY. */
+/* Writes the weights of checkpoint directory `from` to folder `to`, which is made, or holds an earlier export.
+ * Errors: INPUT (no complete or a damaged checkpoint; `to` holds other files), IO, MEMORY. */
 DDP_USE_RESULT ddp_error *ddp_hub_export(const char *from, const char *to, ddp_hub_result *result);
 
 /* Makes checkpoint directory `to` of folder `from`: weights, step 0, no optimizer state; checkpoint.resume=TO

@@ -67,6 +67,10 @@ static ddp_error *take_path(const ddp_job *job, const char *own, ddp_resume *res
     struct stat info;
     if (stat(path, &info) != 0)
         return ddp_error_make(DDP_ERR_INPUT, "checkpoint.resume: %s: %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return ddp_error_help(ddp_error_make(DDP_ERR_INPUT, "checkpoint.resume: %s is no directory", path),
+                              "give the directory with the " DDP_CHECKPOINT_RECORD
+                              " in it, or a run directory");
     if (holds_record(path)) {
         DDP_TRY(ddp_memory_make(1, sizeof *resume->paths, (void **)&resume->paths));
         DDP_TRY(ddp_memory_text(path, &resume->paths[0]));

@@ -93,7 +93,7 @@ ddp_error *ddp_shelf_list(const char *directory, ddp_shelf *shelf)
     ddp_error *error = NULL;
     size_t capacity = 0;
     DIR *opened = opendir(directory);
-    if (opened == NULL && errno != ENOENT)
+    if (opened == NULL && errno != ENOENT && errno != ENOTDIR)
         return ddp_error_errno(errno, "reading directory %s", directory);
     for (struct dirent *found; opened != NULL && error == NULL && (found = readdir(opened)) != NULL;) {
         char *path = NULL;

@@ -26,7 +26,7 @@ typedef struct ddp_shelf {
 /* "step-00000500"; `name` of at least 32 bytes, returned. */
 const char *ddp_shelf_name(int64_t step, char *name);
 
-/* A directory that does not exist is an empty shelf. IO, MEMORY. */
+/* What does not exist, or is no directory, is an empty shelf. IO, MEMORY. */
 DDP_USE_RESULT ddp_error *ddp_shelf_list(const char *directory, ddp_shelf *shelf);
 /* A shelf of one: the checkpoint at `path`. Not complete: an empty one, with its reason among the strangers.
  */

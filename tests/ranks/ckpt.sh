@@ -73,6 +73,12 @@ lowest=$(sed -n 's/.*"event": "eval".*"step": \([0-9]*\), "loss": \([^,]*\),.*/\
 [ "$(field "$scratch/best" eval step | wc -l)" = 10 ] || fail "not every save was evaluated"
 
 # Wrong requests.
+expect 2 "$ddprun" ckpt export "$scratch/run" --out "$scratch/run"
+has "$scratch/err" "holds other files"
+expect 2 "$ddprun" ckpt ls "$scratch/job.yaml"
+has "$scratch/err" "is no directory"
+expect 2 "$ddprun" "$scratch/job.yaml" output="$scratch/other" checkpoint.resume="$scratch/job.yaml"
+has "$scratch/err" "is no directory"
 expect 2 "$ddprun" ckpt import "$scratch/hub" --out "$scratch/back"
 has "$scratch/err" "exists"
 expect 2 "$ddprun" ckpt export "$scratch/run"
