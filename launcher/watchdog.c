@@ -128,7 +128,7 @@ static void look(ddp_watchdog *watchdog, double now)
     }
     if (latest > watchdog->latest) {
         watchdog->latest = latest;
-        watchdog->quiet_s = fmin(fmax(0, now - latest), gap);
+        watchdog->quiet_s = fmin(fmax(0, now - latest), fmin(gap, LARGEST_GAP_S));
         watchdog->warned = false;
     } else {
         watchdog->quiet_s += fmin(gap, LARGEST_GAP_S);

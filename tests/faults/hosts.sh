@@ -10,6 +10,8 @@ two_hosts || {
   echo "skipped: two network namespaces cannot be made here (root and iproute2 are needed)"
   exit 77
 }
+# In a namespace of its own the leak checker's tracer crashes now and then; the other mpirun tests look for leaks.
+export ASAN_OPTIONS=${ASAN_OPTIONS/detect_leaks=1/detect_leaks=0}
 cat >"$scratch/job.yaml" <<END
 model: {kind: mlp, inputs: 64, hidden: [32], outputs: 10}
 data: {format: synthetic, samples: 500}
