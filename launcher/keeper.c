@@ -37,6 +37,7 @@ typedef struct keeper {
     pid_t parent;
     int signal_fd;
     bool asked;     /* to end, by a signal */
+    bool ended;     /* `end` was appended */
     double kill_at; /* when a rank that was asked has had its time, where another one failed */
     int status;     /* of the rank that ended, as from waitpid */
 } keeper;
@@ -136,6 +137,31 @@ static bool is_overdue(const keeper *keeper)
            ddp_first_ask(keeper->run_dir, &rank, &code);
 }
 
+/* Rank 0's keeper ends the events of a job that failed. */
+static ddp_error *append_end(const keeper *keeper, bool asked, int code)
+{
+    int first = -1;
+    bool failed = ddp_first_ask(keeper->run_dir, &first, &code) || !asked;
+    ddp_rendezvous_status at = ask(keeper);
+    return ddp_verdict_append_end(keeper->run_dir, failed ? "failed" : "interrupted",
+                                  at.step > 0 ? at.step - 1 : 0, ddp_clock_now() - keeper->started, code);
+}
+
+/* mpirun asks rank 0 to go because another one has failed, and soon kills: the end is written before it can.
+ */
+static void end_in_time(keeper *keeper)
+{
+    int first, code = 1;
+    if (!keeper->asked || keeper->ended || keeper->config->rank != 0 ||
+        !ddp_first_ask(keeper->run_dir, &first, &code))
+        return;
+    ddp_error *error = append_end(keeper, true, code);
+    if (error != NULL)
+        ddp_log(DDP_WARN, "launch", "%s", ddp_error_message(error));
+    ddp_error_free(error);
+    keeper->ended = true;
+}
+
 /* Until the rank is gone; what it started goes with it. */
 static void stay(keeper *keeper)
 {
@@ -148,6 +174,7 @@ static void stay(keeper *keeper)
         ddp_tee_copy(&keeper->tee);
         open_log(keeper, false);
         pass_signals(keeper);
+        end_in_time(keeper);
         if (getppid() != keeper->parent || is_overdue(keeper))
             ddp_child_signal(&keeper->child, SIGKILL);
         siginfo_t info = {0};
@@ -249,16 +276,6 @@ static ddp_error *accuse(const keeper *keeper, int code)
     return NULL;
 }
 
-/* Rank 0's keeper ends the events of a job that failed. */
-static ddp_error *append_end(const keeper *keeper, bool asked, int code)
-{
-    int first;
-    bool failed = ddp_first_ask(keeper->run_dir, &first, &code) || !asked;
-    ddp_rendezvous_status at = ask(keeper);
-    return ddp_verdict_append_end(keeper->run_dir, failed ? "failed" : "interrupted",
-                                  at.step > 0 ? at.step - 1 : 0, ddp_clock_now() - keeper->started, code);
-}
-
 static void finish(keeper *keeper, int *code)
 {
     bool first_rank = keeper->config->rank == 0;
@@ -269,7 +286,7 @@ static void finish(keeper *keeper, int *code)
     ddp_tee_copy(&keeper->tee);
     ddp_tee_close(&keeper->tee);
     ddp_error *error = *code != 0 && !asked ? accuse(keeper, *code) : NULL;
-    if (*code != 0 && first_rank && !stopped)
+    if (*code != 0 && first_rank && !stopped && !keeper->ended)
         error = ddp_error_join(error, append_end(keeper, asked, *code));
     if (first_rank)
         ddp_first_forget(keeper->run_dir);

@@ -32,7 +32,7 @@ if command -v mpirun >/dev/null && [ "$("$ddprun" check | grep -c 'built without
     -np 1 -wdir "$scratch/short" "$program" $text : -np 1 -wdir "$scratch/long" "$program" $text
   has "$scratch/err" "the ranks differ in the number of training samples"
   [ "$(field "$scratch/run" verdict kind)" = mismatch ] || fail "the verdict is a $(field "$scratch/run" verdict kind)"
-  [ "$(field "$scratch/run" end outcome)" = failed ] || fail "the end event has another outcome"
+  [ "$(field "$scratch/run" end outcome)" = failed ] || fail "the end event has another outcome: $(tail -n 3 "$scratch/run/events.jsonl")"
   [ -z "$(field "$scratch/run" step step)" ] || fail "steps were done"
 fi
 finish
