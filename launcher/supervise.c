@@ -120,6 +120,7 @@ static void blame_culprit(watch *watch)
     if (config->rendezvous == NULL || !ddp_rendezvous_aborted(config->rendezvous, &culprit, &why))
         return;
     snprintf(outcome->why, sizeof outcome->why, "%s", why != NULL ? why : "");
+    outcome->differ = culprit < 0;
     if (culprit < 0 || culprit >= config->count || culprit == outcome->first)
         return;
     if (watch->running[culprit]) {

@@ -45,6 +45,7 @@ typedef struct ddp_outcome {
     int stopped;              /* code of ranks that were asked to stop and left in good order, 0 = none did */
     int first;                /* child that failed first, -1 = none */
     int status;               /* of it, as from waitpid; 0 while it never ended (hung) */
+    bool differ;              /* the ranks say that they do not do the same */
     bool hung;                /* the others say it did not come: it was alive */
     int pid;                  /* of it */
     ddp_rendezvous_status at; /* where it was */

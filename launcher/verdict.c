@@ -89,6 +89,7 @@ ddp_verdict ddp_verdict_make(const ddp_plan *plan, const char *run_dir, const dd
         .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
         .pid = outcome->pid,
         .hung = outcome->hung,
+        .differ = outcome->differ,
         .outcome = outcome,
         .plan = plan,
         .run_dir = run_dir,
